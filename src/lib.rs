@@ -1,0 +1,2 @@
+//! Placeholder while the rooms are being built.
+::pgrx::pg_module_magic!(name, version);
