@@ -1,0 +1,41 @@
+//! Many sessions doing something at the same moment.
+
+use std::sync::Barrier;
+
+use crate::session::Session;
+
+/// Lets every session do `work` on a thread of its own, all set off together; the results in the
+/// sessions' order. `work` gets the session's number.
+#[track_caller]
+pub fn all<R: Send>(
+    sessions: &mut [Session],
+    work: impl Fn(usize, &mut Session) -> R + Sync,
+) -> Vec<R> {
+    let start = Barrier::new(sessions.len());
+    let name = std::thread::current().name().unwrap_or("test").to_owned();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = sessions
+            .iter_mut()
+            .enumerate()
+            .map(|(number, session)| {
+                let (start, work) = (&start, &work);
+                std::thread::Builder::new()
+                    .name(name.clone())
+                    .spawn_scoped(scope, move || {
+                        start.wait();
+                        work(number, session)
+                    })
+                    .expect("a thread")
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+/// How many of the answers are true.
+pub fn trues(answers: &[bool]) -> usize {
+    answers.iter().filter(|claimed| **claimed).count()
+}

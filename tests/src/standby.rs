@@ -1,0 +1,29 @@
+//! A streaming standby of a cluster.
+
+use crate::cluster::Cluster;
+use crate::session::Session;
+use crate::{account, wait, warden};
+
+impl Cluster {
+    /// Makes a streaming standby of this cluster, in a folder of its own, and starts it.
+    pub fn standby(&self) -> Cluster {
+        let folder = warden::folder("s");
+        let mut backup = self.client("pg_basebackup");
+        backup.args(["-R", "-X", "stream", "--checkpoint=fast", "--no-sync", "-D"]);
+        account::run(backup.arg(folder.join("data")));
+        let standby = Cluster::adopt(self.server(), folder);
+        // The copied file ends with the primary's socket; the last line counts.
+        standby.configure(&format!("unix_socket_directories = '{}'\n", standby.folder().display()));
+        standby.start();
+        standby
+    }
+}
+
+/// Waits until a standby has replayed all that its primary has written.
+#[track_caller]
+pub fn caught_up(primary: &mut Session, standby: &mut Session) {
+    let written: String = primary.get("SELECT pg_current_wal_insert_lsn()::text");
+    wait::until("the standby has caught up", || {
+        standby.get_with::<bool>("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", &[&written])
+    });
+}
