@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""A private PostgreSQL cluster: made, started, stopped; by the demo, the benchmark and by hand.
+
+    cluster.py start NAME MAJOR [SETTING=VALUE ...]   prints the folder of its Unix socket
+    cluster.py stop NAME
+
+Rule: it listens on a Unix socket in a folder that only its account may enter, and nowhere else; it
+lives in target/NAME and is as durable as PostgreSQL is out of the box.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from place import ROOT, Missing, account, as_account, home, main, say
+
+# A Unix socket's path has room for 107 bytes, and PostgreSQL adds its file's name to the folder.
+LONGEST_SOCKET_FOLDER = 90
+
+
+class Cluster:
+    """One cluster by name; making the object touches nothing."""
+
+    def __init__(self, name):
+        self.name = name
+        self.folder = os.path.join(home(), name)
+        self.data = os.path.join(self.folder, "data")
+        self.log = os.path.join(self.data, "server.log")
+
+    def _made_with(self):
+        """What it was last started with; outlives this process, so that stop works later."""
+        try:
+            with open(os.path.join(self.folder, "made-with.json"), encoding="utf-8") as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return {"bin": None, "socket": None, "settings": None}
+
+    @property
+    def socket(self):
+        """The folder of the Unix socket: what to give as host."""
+        return self._made_with()["socket"]
+
+    def _run(self, program, *arguments, check=True):
+        """Runs a program of the server as its account, with no PG* setting of the caller's."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+        done = subprocess.run(as_account([os.path.join(self._made_with()["bin"], program), *arguments]), env=clean,
+                              cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+        if check and done.returncode != 0:
+            raise Missing(f"{program} failed for {self.folder}: {' / '.join(done.stdout.split(chr(10))[-6:])}")
+        return done
+
+    @staticmethod
+    def _own(folder):
+        """A folder for the account alone."""
+        os.makedirs(folder, exist_ok=True)
+        os.chmod(folder, 0o700)
+        if account():
+            os.chown(folder, account().pw_uid, account().pw_gid)
+        return folder
+
+    def running(self):
+        """Whether its server is up."""
+        return bool(self._made_with()["bin"]) and os.path.exists(self.data) \
+            and self._run("pg_ctl", "status", "-D", self.data, check=False).returncode == 0
+
+    def start(self, pg_config, **settings):
+        """Starts it with these settings, making it first where need be; returns the socket's folder."""
+        def ask(option):
+            return subprocess.run([pg_config, option], stdout=subprocess.PIPE, text=True).stdout.strip()
+
+        version = ask("--version").split()[1]
+        wanted = {"bin": ask("--bindir"), "socket": self._socket_folder(),
+                  "settings": {"listen_addresses": "", **settings}}
+        if self.running():
+            if self._made_with() == wanted:
+                return self.socket
+            self.stop()
+        os.makedirs(self.folder, exist_ok=True)
+        with open(os.path.join(self.folder, "made-with.json"), "w", encoding="utf-8") as file:
+            json.dump(wanted, file)
+        self._make(version)
+        self._own(self.socket)
+        lines = {"unix_socket_directories": self.socket, **wanted["settings"]}
+        with open(os.path.join(self.data, "postgresql.auto.conf"), "w", encoding="utf-8") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
+        who = f" as {account().pw_name}" if account() else ""
+        say(f"starting a private PostgreSQL {version}{who}: Unix socket only, in {self.folder}")
+        self._run("pg_ctl", "start", "-w", "-D", self.data, "-l", self.log)
+        return self.socket
+
+    def _make(self, version):
+        """Fills the data folder, unless it is there; one of another major is replaced."""
+        made_by = os.path.join(self.data, "PG_VERSION")
+        if os.path.exists(made_by):
+            with open(made_by, encoding="utf-8") as file:
+                if file.read().strip() == version.split(".")[0]:
+                    return
+            say(f"the cluster in {self.folder} is another major's and is made anew")
+        shutil.rmtree(self.data, ignore_errors=True)
+        part = self.data + ".part"
+        shutil.rmtree(part, ignore_errors=True)
+        self._run("initdb", "-D", self._own(part), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C")
+        os.rename(part, self.data)
+
+    def _socket_folder(self):
+        folder = os.path.join(self.folder, "socket")
+        if len(os.fsencode(folder)) <= LONGEST_SOCKET_FOLDER:
+            return folder
+        folder = self.socket
+        return folder if folder and os.path.isdir(folder) else tempfile.mkdtemp(prefix="pg_once-", dir="/tmp")
+
+    def stop(self):
+        """Stops it; its data stays. Says whether there was anything to stop."""
+        if not self.running():
+            return False
+        self._run("pg_ctl", "stop", "-w", "-m", "fast", "-D", self.data)
+        if not self.socket.startswith(self.folder):
+            shutil.rmtree(self.socket, ignore_errors=True)
+        return True
+
+    def psql(self, database):
+        """The command that a person types to look into it."""
+        path = os.path.join(self._made_with()["bin"], "psql")
+        shown = os.path.relpath(path, os.getcwd())
+        return f"{shown if not shown.startswith('..') else path} -h {self.socket} -U postgres {database}"
+
+
+def run():
+    """The command line."""
+    what, name = (sys.argv[1:] + ["", ""])[:2]
+    if what == "start" and len(sys.argv) > 3:
+        pg_config = subprocess.run([os.path.join(ROOT, "pgrx-config", "servers"), "pg_config", sys.argv[3]],
+                                   stdout=subprocess.PIPE, text=True)
+        if pg_config.returncode != 0:
+            sys.exit(pg_config.returncode)
+        settings = dict(argument.split("=", 1) for argument in sys.argv[4:])
+        print(Cluster(name).start(pg_config.stdout.strip(), **settings))
+    elif what == "stop" and name:
+        stopped = Cluster(name).stop()
+        say(f"stopped {Cluster(name).folder}" if stopped else f"no {name} cluster is running")
+    else:
+        print(__doc__)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main(run)
