@@ -116,6 +116,42 @@ def _offered(package):
     return False if lists else None
 
 
+def unpacked_debian(name, package):
+    """The folder that holds a Debian package and what it needs beyond this system, for whoever is not root."""
+    folder = os.path.join(home(), "servers", name)
+    with alone(name):
+        if os.path.isdir(folder):
+            return folder
+        part, apt = folder + ".part", ["apt-get", "-q"]
+        shutil.rmtree(part, ignore_errors=True)
+        os.makedirs(part)
+
+        def run(*command, **options):
+            return subprocess.run(command, cwd=part, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.DEVNULL, text=True, check=True, **options).stdout
+
+        say(f"getting {package}: the Debian package and what it needs, unpacked and not installed")
+        try:
+            if not _offered(package):
+                # No lists on this system, or old ones: lists of our own.
+                for needed in ("lists/partial", "cache/archives/partial"):
+                    os.makedirs(os.path.join(part, needed))
+                apt += ["-o", f"Dir::State={part}", "-o", "Dir::State::status=/var/lib/dpkg/status",
+                        "-o", f"Dir::Cache={part}/cache"]
+                run(*apt, "update")
+            plan = run(*apt, "--simulate", "--no-install-recommends", "install", package)
+            run(*apt, "download", *[line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")])
+            for archive in glob.glob(os.path.join(part, "*.deb")):
+                run("dpkg-deb", "-x", archive, part)
+                os.unlink(archive)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        for needed in ("lists", "cache"):
+            shutil.rmtree(os.path.join(part, needed), ignore_errors=True)
+        os.rename(part, folder)
+    return folder
+
+
 def debian(packages, what, wanted_by):
     """Installs Debian packages as root; anyone else is told what to ask for."""
     names = " ".join(packages)
