@@ -11,6 +11,7 @@
 //! - [`cluster`], [`standby`], [`pooler`], [`clock`]: servers, and their clock
 //! - [`database`], [`shared`]: one database a test on a cluster shared by a binary
 //! - [`session`], [`failure`], [`background`]: a connection, its errors, a statement that waits
+//! - [`look`]: what a store and the catalog say
 //! - [`hang`], [`wait`], [`race`]: bounded waiting, and many sessions at once
 //! - [`oracle`]: what claims must answer, as a model in memory
 
@@ -21,6 +22,7 @@ pub mod cluster;
 pub mod database;
 pub mod failure;
 pub mod hang;
+pub mod look;
 pub mod oracle;
 pub mod pooler;
 pub mod race;
