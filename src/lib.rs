@@ -1,2 +1,31 @@
-//! Placeholder while the rooms are being built.
+//! pg_once: exactly-once processing inside PostgreSQL.
+//!
+//! A deduplication key is written in the transaction of the effect it guards, so that both commit
+//! or vanish together. The rooms, from the top down; imports run downward only:
+//!
+//! - [`api`], [`worker`]: SQL in and out; the background process.
+//! - [`claim`], [`maintenance`]: who wins a key; which days come and go.
+//! - [`storage`], [`catalog`]: rows in leaves; which stores and leaves exist.
+//! - [`gucs`], [`error`]: settings; refusals.
+//! - [`domain`], [`pg`]: pure values; PostgreSQL behind owned handles, the only unsafe code.
+
+mod api;
+mod catalog;
+mod claim;
+mod domain;
+mod error;
+mod gucs;
+mod maintenance;
+mod pg;
+mod storage;
+mod worker;
+
 ::pgrx::pg_module_magic!(name, version);
+
+/// Runs when the library is loaded, in every process that loads it. Needs no preload.
+#[pgrx::pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    gucs::define();
+    pg::session::reserve_settings(c"pg_once");
+    pg::worker::define_main(worker::make);
+}

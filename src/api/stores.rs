@@ -1,0 +1,83 @@
+//! `create_store`, `alter_store`, `drop_store`, `leaf_day`.
+//!
+//! Errors: 22004 for a NULL name; 22023 for a name or an interval that cannot be; 42501 without
+//! CREATE on schema once, or without ownership; 42704 for an unknown store; 42P07 for a name that is
+//! taken; 25006 in a read-only transaction or on a standby.
+
+use super::{given, settings, span};
+use crate::catalog::stores::{self, Policy};
+use crate::claim::arbiter;
+use crate::domain::day::Day;
+use crate::domain::window;
+use crate::error::{Refusal, raise};
+use crate::gucs;
+use crate::pg::bounds;
+use pgrx::datum::{Date, Interval};
+use pgrx::pg_extern;
+use pgrx::pg_sys::Oid;
+
+/// Makes a store. Its retention is `retention`, or else `pg_once.horizon_factor` times
+/// `retry_horizon`, or else `pg_once.default_retention`; one below the horizon is refused.
+#[pg_extern(sql = false)]
+fn create_store(
+    name: Option<&str>,
+    retry_horizon: Option<Interval>,
+    retention: Option<Interval>,
+    note: Option<&str>,
+) -> Oid {
+    arbiter::refuse_read_only(c"once.create_store()");
+    let create = || {
+        let name = given(name, "name")?;
+        let horizon = length(retry_horizon, "retry_horizon")?;
+        let factor = gucs::horizon_factor();
+        let chosen = length(retention, "retention")?;
+        let retention = window::choose(chosen, horizon, factor, gucs::default_retention());
+        window::cover(retention, horizon)
+            .map_err(|horizon| Refusal::RetentionBelowHorizon { retention, horizon })?;
+        let policy = Policy { retention: Some(retention), retry_horizon: horizon, note };
+        let settings = settings();
+        stores::create(name, &policy, retention, settings.today(), settings.precreate_days)
+    };
+    raise(create())
+}
+
+/// Changes what is given; NULL leaves a thing as it is.
+#[pg_extern(sql = false)]
+fn alter_store(
+    name: Option<&str>,
+    retry_horizon: Option<Interval>,
+    retention: Option<Interval>,
+    note: Option<&str>,
+) {
+    arbiter::refuse_read_only(c"once.alter_store()");
+    let alter = || {
+        let policy = Policy {
+            retention: length(retention, "retention")?,
+            retry_horizon: length(retry_horizon, "retry_horizon")?,
+            note,
+        };
+        stores::alter(given(name, "name")?, &policy)
+    };
+    raise(alter());
+}
+
+/// Drops a store with every claim in it.
+#[pg_extern(sql = false)]
+fn drop_store(name: Option<&str>) {
+    arbiter::refuse_read_only(c"once.drop_store()");
+    raise(given(name, "name").and_then(stores::drop_store));
+}
+
+/// The UTC day a leaf covers; NULL for a table that is no leaf of one day.
+#[pg_extern(sql = false)]
+fn leaf_day(leaf: Oid) -> Option<Date> {
+    let range = bounds::range_of(leaf)?;
+    let day = Day::of(range.from);
+    let whole = range.from == day.start() && range.to == day.end();
+    whole.then(|| Date::saturating_from_raw(day.0))
+}
+
+fn length(interval: Option<Interval>, name: &'static str) -> Result<Option<i64>, Refusal> {
+    let length = |i| span(i).length().map_err(|_| Refusal::BadInterval(name));
+    interval.map(length).transpose()
+}

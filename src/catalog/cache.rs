@@ -1,0 +1,159 @@
+//! The stores this session has used, as the catalog had them when they were read.
+//!
+//! The rule: an entry may be trusted only after invalidation messages have been taken in, and
+//! `is_current` says whether it still may be. A claim asks under the key's lock. What makes that
+//! enough: whoever makes a leaf commits before anybody can insert into it, its invalidation is sent
+//! before its locks are released, and an insert needs the leaf's lock; so a claimer that takes the
+//! key's lock after another has written to a new leaf, and then takes in messages, knows the leaf.
+
+use super::schema;
+use crate::domain::day::Instant;
+use crate::error::Refusal;
+use crate::pg::bounds::{self, Range};
+use crate::pg::{inval, privilege, table};
+use pgrx::pg_sys::Oid;
+use std::cell::{Cell, RefCell};
+use std::ffi::CString;
+use std::rc::Rc;
+
+/// A leaf: a partition that holds the claims of a range of instants, as a rule one UTC day.
+#[derive(Clone, Copy)]
+pub struct Leaf {
+    /// The table.
+    pub table: Oid,
+    /// The instants its claims were made at.
+    pub range: Range,
+    /// No claim in it expires later. The end of time where nobody promised anything.
+    pub keep_until: Instant,
+}
+
+/// A store as the catalog had it.
+pub struct Store {
+    /// The partitioned table.
+    pub table: Oid,
+    /// The name it was looked up by.
+    pub name: Vec<u8>,
+    /// Longest ttl, in microseconds.
+    pub retention: i64,
+    /// Whether row-level security is in force for anybody.
+    pub row_security: bool,
+    /// Its leaves, newest first.
+    pub leaves: Vec<Leaf>,
+    current: Cell<bool>,
+}
+
+impl Store {
+    /// False once anything about the store may have changed.
+    pub fn is_current(&self) -> bool {
+        self.current.get()
+    }
+
+    /// The leaf that claims made at `now` go to.
+    pub fn leaf_at(&self, now: Instant) -> Option<&Leaf> {
+        self.leaves.iter().find(|leaf| leaf.range.from <= now && now < leaf.range.to)
+    }
+
+    /// The name, for messages.
+    pub fn display_name(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+}
+
+thread_local! {
+    static STORES: RefCell<Vec<Rc<Store>>> = const { RefCell::new(Vec::new()) };
+    /// Counts messages, so that a read of the catalog can tell that one arrived meanwhile.
+    static MESSAGES: Cell<u64> = const { Cell::new(0) };
+}
+
+fn on_change(table: Option<Oid>) {
+    MESSAGES.with(|n| n.set(n.get().wrapping_add(1)));
+    STORES.with(|stores| {
+        // A shared borrow: while the list is being changed no message can arrive, because nothing
+        // of PostgreSQL is called then.
+        if let Ok(stores) = stores.try_borrow() {
+            for store in stores.iter().filter(|s| table.is_none_or(|t| t == s.table)) {
+                store.current.set(false);
+            }
+        }
+    });
+}
+
+/// The store of this name, from the cache or the catalog. None where there is none.
+pub fn find(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
+    let known = STORES.with(|stores| {
+        stores.borrow().iter().find(|s| s.is_current() && s.name == name).map(Rc::clone)
+    });
+    match known {
+        Some(store) => Ok(Some(store)),
+        None => load(name),
+    }
+}
+
+/// Forgets what is known of a store, so that the next look reads the catalog.
+pub fn forget(store: &Store) {
+    store.current.set(false);
+}
+
+fn load(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
+    inval::watch_relations(on_change);
+    let Ok(c_name) = CString::new(name) else { return Ok(None) };
+    loop {
+        inval::accept();
+        let before = MESSAGES.with(Cell::get);
+        let Some(table) = bounds::relation_in(schema()?, &c_name) else { return Ok(None) };
+        let Some(retention) = retention_of(table)? else { return Ok(None) };
+        let store = Rc::new(Store {
+            table,
+            name: name.to_vec(),
+            retention,
+            row_security: privilege::has_row_security(table),
+            leaves: leaves_of(table)?,
+            current: Cell::new(true),
+        });
+        // Something changed while we read: what we hold may be half old and half new.
+        if before != MESSAGES.with(Cell::get) {
+            pgrx::check_for_interrupts!();
+            continue;
+        }
+        STORES.with(|stores| {
+            let mut stores = stores.borrow_mut();
+            stores.retain(|s| s.is_current() && s.name != name);
+            stores.push(Rc::clone(&store));
+        });
+        return Ok(Some(store));
+    }
+}
+
+/// The retention the catalog has for a store; None for a table that is none.
+pub fn retention_of(store: Oid) -> Result<Option<i64>, Refusal> {
+    let policy = bounds::relation_in(schema()?, c"store_policy").ok_or(Refusal::NotInstalled)?;
+    let mut retention = None;
+    table::for_each_row(policy, |row| {
+        if row.oid(0) == Some(store) {
+            retention = row.interval(1);
+        }
+    });
+    Ok(retention.map(|(months, days, micros)| super::sql::length(months, days, micros)))
+}
+
+/// The leaves of a store as the catalog has them now, newest first.
+pub fn leaves_of(store: Oid) -> Result<Vec<Leaf>, Refusal> {
+    let promises = bounds::relation_in(schema()?, c"leaf_promise").ok_or(Refusal::NotInstalled)?;
+    let mut leaves: Vec<Leaf> = bounds::children(store)
+        .into_iter()
+        .filter_map(|table| {
+            Some(Leaf { table, range: bounds::range_of(table)?, keep_until: i64::MAX })
+        })
+        .collect();
+    leaves.sort_by_key(|leaf| std::cmp::Reverse(leaf.range.from));
+    table::for_each_row(promises, |row| {
+        if row.oid(1) != Some(store) {
+            return;
+        }
+        let promised = leaves.iter_mut().find(|leaf| row.oid(0) == Some(leaf.table));
+        if let (Some(leaf), Some(keep_until)) = (promised, row.instant(2)) {
+            leaf.keep_until = keep_until;
+        }
+    });
+    Ok(leaves)
+}

@@ -1,0 +1,221 @@
+//! Making and dropping leaves. A leaf is made standalone and then attached, so that the parent is
+//! locked only against other changes of its definition, never against readers or claims.
+//!
+//! Two roles take part. The schema's owner creates the bare table, from fixed text that evaluates
+//! nothing of anybody's; the store's owner, to whom it is given, does all that could run code a store's
+//! owner put there (checks, defaults, indexes, triggers).
+
+use super::{cache, schema, sql};
+use crate::domain::day::Day;
+use crate::domain::{naming, window};
+use crate::error::Refusal;
+use crate::pg::privilege::{self, Acting};
+use crate::pg::{bounds, lock};
+use pgrx::pg_sys::Oid;
+use std::ffi::CString;
+
+/// The columns of every store and leaf. The fixed-width ones come first, which saves padding.
+pub const COLUMNS: &str = "claimed_at timestamptz NOT NULL, \
+     expires_at timestamptz NOT NULL, \
+     key text COLLATE \"C\" NOT NULL, \
+     effect text COLLATE \"C\" NOT NULL DEFAULT '', \
+     fingerprint bytea, \
+     result jsonb";
+
+/// Makes the leaf of `day` for a store unless the day is covered, in the current transaction.
+/// True when it was made. Holds the store's definition lock to the end of the transaction.
+pub fn make(store: Oid, day: Day) -> Result<bool, Refusal> {
+    lock::hold_definition(store);
+    // Read under the lock: two makers of one day come one after the other.
+    let leaves = cache::leaves_of(store)?;
+    if leaves.iter().any(|leaf| leaf.range.from < day.end() && day.start() < leaf.range.to) {
+        return Ok(false);
+    }
+    let Some(retention) = cache::retention_of(store)? else { return Ok(false) };
+    let schema_owner = privilege::schema_owner(schema()?);
+    let model = leaves.first().map(|leaf| leaf.table);
+
+    let leaf = {
+        let _acting = Acting::as_role(schema_owner);
+        let (store_name, owner) = sql::name_and_owner(store)?;
+        let name = free_name(&store_name, day)?;
+        create_bare(store, &name, model)?;
+        let leaf = relation(&name)?;
+        sql::run(
+            &format!("ALTER TABLE {} OWNER TO {}", sql::in_once(&name), sql::identifier(&owner)),
+            &[],
+        )?;
+        sql::run(
+            &format!(
+                "COMMENT ON TABLE {} IS {}",
+                sql::in_once(&name),
+                sql::literal(&format!("claims made on {} UTC", &day.bound()[..10]))
+            ),
+            &[],
+        )?;
+        promise(leaf, store, window::keep_until(day, retention))?;
+        leaf
+    };
+    let _acting = Acting::as_role(privilege::table_owner(store));
+    liken(store, leaf)?;
+    copy_grants(store, leaf)?;
+    attach(store, leaf, day)?;
+    if bounds::range_of(leaf) != Some(bounds::Range { from: day.start(), to: day.end() }) {
+        return Err(Refusal::Internal(format!("leaf {leaf} does not cover its day")));
+    }
+    Ok(true)
+}
+
+fn relation(name: &str) -> Result<Oid, Refusal> {
+    CString::new(name)
+        .ok()
+        .and_then(|name| bounds::relation_in(schema().ok()?, &name))
+        .ok_or_else(|| Refusal::Internal(format!("table {name} was not made")))
+}
+
+/// The first name for the leaf that no other relation has.
+fn free_name(store: &str, day: Day) -> Result<String, Refusal> {
+    (0..100)
+        .map(|attempt| naming::leaf_name(store, day, attempt))
+        .find(|name| relation(name).is_err())
+        .ok_or_else(|| Refusal::Internal(format!("no free name for a leaf of {store}")))
+}
+
+/// Creates the table with our columns and nothing else, always logged and a heap, in the parent's
+/// tablespace and with the storage parameters of the newest leaf: a partitioned table has none.
+fn create_bare(store: Oid, name: &str, model: Option<Oid>) -> Result<(), Refusal> {
+    let tablespace = sql::get::<String>(
+        "SELECT t.spcname::text FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace \
+         WHERE c.oid = $1",
+        &[store.into()],
+    )?;
+    let (table_space, index_space) = tablespace.map_or_else(Default::default, |space| {
+        let space = sql::identifier(&space);
+        (format!(" TABLESPACE {space}"), format!(" USING INDEX TABLESPACE {space}"))
+    });
+    let options = match model {
+        Some(model) => sql::strings(
+            "SELECT format('%I = %L', o.option_name, o.option_value) \
+             FROM pg_class c, pg_options_to_table(c.reloptions) o WHERE c.oid = $1",
+            &[model.into()],
+        )?,
+        None => Vec::new(),
+    };
+    let with =
+        if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
+    let name = sql::in_once(name);
+    sql::run(
+        &format!(
+            "CREATE TABLE {name} ({COLUMNS}, PRIMARY KEY (key, effect){index_space}) \
+             USING heap{with}{table_space}"
+        ),
+        &[],
+    )
+}
+
+/// Gives the leaf whatever else the parent has: storage of columns, further columns, checks.
+fn liken(store: Oid, leaf: Oid) -> Result<(), Refusal> {
+    let changes = sql::strings(
+        "SELECT format('ALTER COLUMN %I SET STORAGE %s', p.attname, \
+                CASE p.attstorage WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' \
+                                  WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END) \
+           FROM pg_attribute p JOIN pg_attribute l ON l.attrelid = $2 AND l.attname = p.attname \
+          WHERE p.attrelid = $1 AND p.attnum > 0 AND NOT p.attisdropped \
+            AND p.attstorage <> l.attstorage \
+         UNION ALL \
+         SELECT format('ALTER COLUMN %I SET COMPRESSION %s', p.attname, \
+                CASE p.attcompression WHEN 'p' THEN 'pglz' ELSE 'lz4' END) \
+           FROM pg_attribute p \
+          WHERE p.attrelid = $1 AND p.attnum > 0 AND NOT p.attisdropped AND p.attcompression <> '' \
+         UNION ALL \
+         SELECT format('ADD COLUMN %I %s%s%s%s', p.attname, format_type(p.atttypid, p.atttypmod), \
+                CASE WHEN p.attcollation <> t.typcollation THEN \
+                     (SELECT format(' COLLATE %I.%I', n.nspname, c.collname) FROM pg_collation c \
+                       JOIN pg_namespace n ON n.oid = c.collnamespace WHERE c.oid = p.attcollation) \
+                END, \
+                CASE WHEN p.attgenerated = 's' THEN \
+                          format(' GENERATED ALWAYS AS (%s) STORED', pg_get_expr(d.adbin, d.adrelid)) \
+                     WHEN p.attgenerated = 'v' THEN \
+                          format(' GENERATED ALWAYS AS (%s) VIRTUAL', pg_get_expr(d.adbin, d.adrelid)) \
+                     WHEN d.adbin IS NOT NULL THEN format(' DEFAULT %s', pg_get_expr(d.adbin, d.adrelid)) \
+                END, \
+                CASE WHEN p.attnotnull THEN ' NOT NULL' END) \
+           FROM pg_attribute p JOIN pg_type t ON t.oid = p.atttypid \
+           LEFT JOIN pg_attrdef d ON d.adrelid = p.attrelid AND d.adnum = p.attnum \
+          WHERE p.attrelid = $1 AND p.attnum > 0 AND NOT p.attisdropped \
+            AND NOT EXISTS (SELECT FROM pg_attribute l WHERE l.attrelid = $2 AND l.attname = p.attname) \
+         UNION ALL \
+         SELECT format('ADD CONSTRAINT %I %s', conname, pg_get_constraintdef(oid)) \
+           FROM pg_constraint WHERE conrelid = $1 AND contype = 'c'",
+        &[store.into(), leaf.into()],
+    )?;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let (name, _) = sql::name_and_owner(leaf)?;
+    sql::run(&format!("ALTER TABLE {} {}", sql::in_once(&name), changes.join(", ")), &[])
+}
+
+/// Makes the leaf's privileges the parent's: what default privileges added goes, what the parent
+/// grants comes.
+fn copy_grants(store: Oid, leaf: Oid) -> Result<(), Refusal> {
+    let statements = sql::strings(
+        "SELECT format('REVOKE ALL ON %s FROM %s CASCADE', l.oid::regclass, \
+                CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END) \
+           FROM pg_class l, aclexplode(l.relacl) a WHERE l.oid = $2 \
+         UNION ALL \
+         SELECT format('GRANT %s ON %s TO %s%s', a.privilege_type, $2::regclass, \
+                CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, \
+                CASE WHEN a.is_grantable AND a.grantee <> p.relowner THEN ' WITH GRANT OPTION' END) \
+           FROM pg_class p, aclexplode(p.relacl) a WHERE p.oid = $1",
+        &[store.into(), leaf.into()],
+    )?;
+    statements.iter().try_for_each(|statement| sql::run(statement, &[]))
+}
+
+fn attach(store: Oid, leaf: Oid, day: Day) -> Result<(), Refusal> {
+    let (store, _) = sql::name_and_owner(store)?;
+    let (leaf, _) = sql::name_and_owner(leaf)?;
+    sql::run(
+        &format!(
+            "ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})",
+            sql::in_once(&store),
+            sql::in_once(&leaf),
+            sql::literal(&day.bound()),
+            sql::literal(&day.plus(1).bound())
+        ),
+        &[],
+    )
+}
+
+/// Writes down until when a leaf is kept; never shortens what was promised for the same leaf.
+/// Called as the schema's owner.
+pub fn promise(leaf: Oid, store: Oid, keep_until: i64) -> Result<(), Refusal> {
+    sql::run(
+        "INSERT INTO once.leaf_promise AS p (leaf, store, keep_until) VALUES ($1, $2, $3) \
+         ON CONFLICT (leaf) DO UPDATE SET store = excluded.store, keep_until = \
+         CASE WHEN p.store = excluded.store THEN greatest(p.keep_until, excluded.keep_until) \
+              ELSE excluded.keep_until END",
+        &[leaf.into(), store.into(), sql::instant(keep_until)?],
+    )
+}
+
+/// Whether any claim in the leaf expires after `now`, whatever was promised. Reads the whole leaf
+/// where there is none.
+pub fn holds_live_claim(store: Oid, leaf: Oid, now: i64) -> Result<bool, Refusal> {
+    let _acting = Acting::as_role(privilege::table_owner(store));
+    let (leaf, _) = sql::name_and_owner(leaf)?;
+    let query = format!("SELECT true FROM {} WHERE expires_at > $1 LIMIT 1", sql::in_once(&leaf));
+    Ok(sql::get::<bool>(&query, &[sql::instant(now)?])?.unwrap_or(false))
+}
+
+/// Drops a leaf with its claims. The caller holds the locks and has made sure that nothing lives.
+pub fn drop_leaf(store: Oid, leaf: Oid) -> Result<(), Refusal> {
+    {
+        let _acting = Acting::as_role(privilege::table_owner(store));
+        let (name, _) = sql::name_and_owner(leaf)?;
+        sql::run(&format!("DROP TABLE {}", sql::in_once(&name)), &[])?;
+    }
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    sql::run("DELETE FROM once.leaf_promise WHERE leaf = $1", &[leaf.into()])
+}

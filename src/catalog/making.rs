@@ -1,0 +1,156 @@
+//! What a claim needs and does not find is made in another transaction, by a short background
+//! process: a leaf made in the claimer's own would block every other claimer until it commits. Where
+//! no process can be had, or it fails, the claimer makes it itself after all, and sees the error.
+
+use super::{SCHEMA, cache, leaves, schema, stores};
+use crate::domain::day::Day;
+use crate::domain::key::lock_number;
+use crate::error::Refusal;
+use crate::pg::lock::OwnLock;
+use crate::pg::privilege::{self, Acting};
+use crate::pg::{session, worker};
+use pgrx::pg_sys::Oid;
+
+/// The function of this library that such a process runs.
+pub const FUNCTION: &str = "pg_once_make";
+/// The store that is made on first use.
+pub const DEFAULT_STORE: &str = "processed_events";
+
+/// What a process is to make.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The leaf of a day.
+    Leaf {
+        /// The database.
+        database: u32,
+        /// The store.
+        store: u32,
+        /// The day.
+        day: i32,
+    },
+    /// The default store.
+    Store {
+        /// The database.
+        database: u32,
+        /// Who will own it.
+        owner: u32,
+        /// Microseconds.
+        retention: i64,
+        /// Days ahead.
+        ahead: i32,
+    },
+}
+
+impl Order {
+    /// As text that fits the 128 bytes a background worker is given.
+    pub fn encode(&self) -> String {
+        match self {
+            Order::Leaf { database, store, day } => format!("leaf {database} {store} {day}"),
+            Order::Store { database, owner, retention, ahead } => {
+                format!("store {database} {owner} {retention} {ahead}")
+            }
+        }
+    }
+
+    /// Reads what `encode` wrote.
+    pub fn decode(text: &str) -> Option<Order> {
+        let mut words = text.split(' ');
+        match words.next()? {
+            "leaf" => Some(Order::Leaf {
+                database: words.next()?.parse().ok()?,
+                store: words.next()?.parse().ok()?,
+                day: words.next()?.parse().ok()?,
+            }),
+            "store" => Some(Order::Store {
+                database: words.next()?.parse().ok()?,
+                owner: words.next()?.parse().ok()?,
+                retention: words.next()?.parse().ok()?,
+                ahead: words.next()?.parse().ok()?,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The database to connect to.
+    pub fn database(&self) -> u32 {
+        match self {
+            Order::Leaf { database, .. } | Order::Store { database, .. } => *database,
+        }
+    }
+
+    /// Makes it, in the current transaction. Does nothing where it is there already, or where the
+    /// extension is not (a transaction that is installing it has not committed).
+    pub fn carry_out(&self, today: Day) -> Result<(), Refusal> {
+        if schema().is_err() {
+            return Ok(());
+        }
+        match self {
+            Order::Leaf { store, day, .. } => {
+                let store = Oid::from(*store);
+                if privilege::exists(store) {
+                    leaves::make(store, Day(*day))?;
+                }
+            }
+            Order::Store { owner, retention, ahead, .. } => {
+                if cache::find(DEFAULT_STORE.as_bytes())?.is_none() {
+                    let _acting = Acting::as_role(Oid::from(*owner));
+                    stores::create(DEFAULT_STORE, &NO_POLICY, *retention, today, *ahead)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const NO_POLICY: stores::Policy =
+    stores::Policy { retention: None, retry_horizon: None, note: None };
+
+/// Makes the leaf of `day`, one claimer at a time so that they do not use up the worker slots.
+pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
+    let number = lock_number(store.table.to_u32(), b"leaf", &store.name);
+    let covered = || {
+        Ok::<bool, Refusal>(
+            cache::leaves_of(store.table)?
+                .iter()
+                .any(|leaf| leaf.range.from <= day.start() && day.start() < leaf.range.to),
+        )
+    };
+    let order = Order::Leaf {
+        database: session::database().to_u32(),
+        store: store.table.to_u32(),
+        day: day.0,
+    };
+    make(number, &order, day, covered)
+}
+
+/// Makes the default store if the current user may.
+pub fn default_store(retention: i64, today: Day, ahead: i32) -> Result<(), Refusal> {
+    if !privilege::may_create_in(schema()?) {
+        return Err(Refusal::UnknownStore(DEFAULT_STORE.to_owned()));
+    }
+    let number = lock_number(0, SCHEMA.as_bytes(), DEFAULT_STORE.as_bytes());
+    let order = Order::Store {
+        database: session::database().to_u32(),
+        owner: privilege::current_user().to_u32(),
+        retention,
+        ahead,
+    };
+    make(number, &order, today, || Ok(cache::find(DEFAULT_STORE.as_bytes())?.is_some()))
+}
+
+fn make(
+    number: u64,
+    order: &Order,
+    today: Day,
+    is_there: impl Fn() -> Result<bool, Refusal>,
+) -> Result<(), Refusal> {
+    let _turn = OwnLock::making(number);
+    if is_there()? {
+        return Ok(());
+    }
+    worker::run("pg_once: making what a claim needs", FUNCTION, &order.encode());
+    if is_there()? {
+        return Ok(());
+    }
+    order.carry_out(today)
+}

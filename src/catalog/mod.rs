@@ -1,0 +1,22 @@
+//! Which stores exist, which leaves they have, and how long each must be kept.
+//!
+//! `cache` is what a claim reads: no lock on the parent, no SPI, stale entries thrown out by
+//! invalidation. `stores` and `leaves` are what changes it: fixed statements, run as the owner.
+
+pub mod cache;
+pub mod leaves;
+pub mod making;
+pub mod sql;
+pub mod stores;
+
+use crate::error::Refusal;
+use crate::pg::bounds;
+use pgrx::pg_sys::Oid;
+
+/// The schema everything lives in.
+pub const SCHEMA: &str = "once";
+
+/// The oid of schema once.
+pub fn schema() -> Result<Oid, Refusal> {
+    bounds::schema(c"once").ok_or(Refusal::NotInstalled)
+}

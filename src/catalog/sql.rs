@@ -1,0 +1,89 @@
+//! The few pieces every statement of ours is made of: quoted names, values with types, runs.
+//!
+//! Statements name everything in full. They run under [`Acting`](crate::pg::privilege::Acting), so
+//! nothing is looked up through the caller's search_path.
+
+use crate::domain::day::{DAY, Instant};
+use crate::domain::window::Span;
+use crate::error::Refusal;
+use pgrx::datum::{DatumWithOid, FromDatum, Interval, IntoDatum, TimestampWithTimeZone};
+use pgrx::pg_sys::Oid;
+use pgrx::spi::{Spi, quote_identifier, quote_literal};
+
+/// `once."name"`.
+pub fn in_once(name: &str) -> String {
+    format!("once.{}", quote_identifier(name))
+}
+
+/// A quoted string literal.
+pub fn literal(text: &str) -> String {
+    quote_literal(text)
+}
+
+/// A quoted identifier.
+pub fn identifier(name: &str) -> String {
+    quote_identifier(name)
+}
+
+/// Runs a statement.
+pub fn run(statement: &str, args: &[DatumWithOid]) -> Result<(), Refusal> {
+    Ok(Spi::run_with_args(statement, args)?)
+}
+
+/// Runs a query that gives one value, NULL or none being None.
+pub fn get<T: FromDatum + IntoDatum>(
+    query: &str,
+    args: &[DatumWithOid],
+) -> Result<Option<T>, Refusal> {
+    match Spi::get_one_with_args(query, args) {
+        Err(pgrx::spi::SpiError::InvalidPosition) => Ok(None),
+        other => Ok(other?),
+    }
+}
+
+/// Runs a query that gives a column of strings.
+pub fn strings(query: &str, args: &[DatumWithOid]) -> Result<Vec<String>, Refusal> {
+    Spi::connect(|client| {
+        let mut values = Vec::new();
+        for row in client.select(query, None, args)? {
+            values.extend(row.get::<String>(1)?);
+        }
+        Ok(values)
+    })
+}
+
+/// The name and owner of a relation.
+pub fn name_and_owner(relation: Oid) -> Result<(String, String), Refusal> {
+    let found = Spi::connect(|client| {
+        let query =
+            "SELECT relname::text, pg_get_userbyid(relowner)::text FROM pg_class WHERE oid = $1";
+        let mut rows = client.select(query, Some(1), &[relation.into()])?;
+        match rows.next() {
+            Some(row) => Ok::<_, Refusal>(row.get(1)?.zip(row.get(2)?)),
+            None => Ok(None),
+        }
+    })?;
+    found.ok_or_else(|| Refusal::Internal(format!("relation {relation} is gone")))
+}
+
+/// An instant as a timestamptz argument.
+pub fn instant(at: Instant) -> Result<DatumWithOid<'static>, Refusal> {
+    TimestampWithTimeZone::try_from(at)
+        .map(Into::into)
+        .map_err(|_| Refusal::Internal(format!("instant {at} is out of range")))
+}
+
+/// A length as an interval argument of days and a rest.
+pub fn interval(micros: i64) -> Result<DatumWithOid<'static>, Refusal> {
+    i32::try_from(micros / DAY)
+        .ok()
+        .and_then(|days| Interval::new(0, days, micros % DAY).ok())
+        .map(Into::into)
+        .ok_or(Refusal::BadInterval("interval"))
+}
+
+/// The length of an interval the catalog holds; one that somebody made unreadable by hand counts
+/// as endless, so that nothing is dropped for it.
+pub fn length(months: i32, days: i32, micros: i64) -> i64 {
+    Span { months, days, micros }.length().unwrap_or(i64::MAX)
+}

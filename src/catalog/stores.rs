@@ -1,0 +1,187 @@
+//! Making, changing and dropping stores.
+
+use super::{cache, leaves, schema, sql};
+use crate::domain::day::Day;
+use crate::domain::naming::MAX_NAME_BYTES;
+use crate::domain::window;
+use crate::error::Refusal;
+use crate::pg::privilege::{self, Acting};
+use crate::pg::{bounds, inval, lock, session};
+use pgrx::pg_sys::Oid;
+use std::ffi::CString;
+
+/// What is decided about a store; None leaves it as it is.
+pub struct Policy<'a> {
+    /// Microseconds.
+    pub retention: Option<i64>,
+    /// Microseconds.
+    pub retry_horizon: Option<i64>,
+    /// Why.
+    pub note: Option<&'a str>,
+}
+
+/// A name a store may have: 1 to 63 bytes, any characters the database can hold.
+pub fn check_name(name: &str) -> Result<(), Refusal> {
+    if name.is_empty() {
+        return Err(Refusal::BadStoreName("must not be empty"));
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return Err(Refusal::BadStoreName("must not be longer than 63 bytes"));
+    }
+    if !session::is_utf8() && !name.is_ascii() {
+        return Err(Refusal::NameEncoding);
+    }
+    Ok(())
+}
+
+/// Makes a store with its leaves from `today` to `ahead` days later, owned by the current user.
+/// A table of that name raises 42P07.
+pub fn create(
+    name: &str,
+    policy: &Policy,
+    retention: i64,
+    today: Day,
+    ahead: i32,
+) -> Result<Oid, Refusal> {
+    check_name(name)?;
+    let schema = schema()?;
+    if !privilege::may_create_in(schema) {
+        return Err(Refusal::MayNotCreate);
+    }
+    let store = {
+        let _acting = Acting::as_caller();
+        let table = sql::in_once(name);
+        let columns = leaves::COLUMNS;
+        sql::run(
+            &format!("CREATE TABLE {table} ({columns}) PARTITION BY RANGE (claimed_at)"),
+            &[],
+        )?;
+        sql::run(
+            &format!(
+                "ALTER TABLE {table} ALTER COLUMN key SET STORAGE MAIN, \
+                 ALTER COLUMN effect SET STORAGE MAIN"
+            ),
+            &[],
+        )?;
+        for (object, comment) in COMMENTS {
+            let what = if object.is_empty() {
+                format!("TABLE {table}")
+            } else {
+                format!("COLUMN {table}.{object}")
+            };
+            sql::run(&format!("COMMENT ON {what} IS {}", sql::literal(comment)), &[])?;
+        }
+        find(name)?.ok_or_else(|| Refusal::Internal(format!("table {table} was not made")))?
+    };
+    {
+        let _acting = Acting::as_role(privilege::schema_owner(schema));
+        sql::run(
+            "INSERT INTO once.store_policy (store, retention, retry_horizon, note) \
+             VALUES ($1, $2, $3, $4) ON CONFLICT (store) DO UPDATE SET retention = excluded.retention, \
+             retry_horizon = excluded.retry_horizon, note = excluded.note, \
+             created_at = excluded.created_at",
+            &[
+                store.into(),
+                sql::interval(retention)?,
+                optional_interval(policy.retry_horizon)?,
+                policy.note.into(),
+            ],
+        )?;
+    }
+    inval::announce(store);
+    for offset in 0..=ahead {
+        leaves::make(store, today.plus(offset))?;
+    }
+    Ok(store)
+}
+
+const COMMENTS: [(&str, &str); 7] = [
+    ("", "pg_once store: one row a claim; claim with once.claim_once, never by INSERT"),
+    ("claimed_at", "when the claim was made; its UTC day decides the leaf"),
+    ("expires_at", "until when duplicates are refused"),
+    ("key", "the intent, byte for byte"),
+    ("effect", "which effect of the key this claim guards"),
+    ("fingerprint", "digest of the request, where one was given"),
+    ("result", "the answer that duplicates get, where one was stored"),
+];
+
+fn optional_interval(micros: Option<i64>) -> Result<pgrx::datum::DatumWithOid<'static>, Refusal> {
+    micros.map_or_else(|| Ok(None::<pgrx::datum::Interval>.into()), sql::interval)
+}
+
+/// The table of a store, whether or not it has a policy.
+fn find(name: &str) -> Result<Option<Oid>, Refusal> {
+    Ok(CString::new(name).ok().and_then(|name| bounds::relation_in(schema().ok()?, &name)))
+}
+
+/// The store of this name if the current user owns it.
+fn owned(name: &str) -> Result<Oid, Refusal> {
+    let unknown = || Refusal::UnknownStore(name.to_owned());
+    let store = find(name)?.ok_or_else(unknown)?;
+    cache::retention_of(store)?.ok_or_else(unknown)?;
+    if privilege::owns(store) { Ok(store) } else { Err(Refusal::NotOwner(name.to_owned())) }
+}
+
+/// Changes what is given. A longer retention reaches the leaves that are there; a shorter one does
+/// not, because claims in them may have been given a later expiry.
+pub fn alter(name: &str, policy: &Policy) -> Result<(), Refusal> {
+    let store = owned(name)?;
+    lock::hold_definition(store);
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    let horizon = match policy.retry_horizon {
+        Some(horizon) => Some(horizon),
+        None => sql::get::<pgrx::datum::Interval>(
+            "SELECT retry_horizon FROM once.store_policy WHERE store = $1",
+            &[store.into()],
+        )?
+        .map(|i| sql::length(i.months(), i.days(), i.micros())),
+    };
+    let retention = match policy.retention {
+        Some(retention) => retention,
+        None => {
+            cache::retention_of(store)?.ok_or_else(|| Refusal::UnknownStore(name.to_owned()))?
+        }
+    };
+    window::cover(retention, horizon)
+        .map_err(|horizon| Refusal::RetentionBelowHorizon { retention, horizon })?;
+    sql::run(
+        "UPDATE once.store_policy SET retention = coalesce($2, retention), \
+         retry_horizon = coalesce($3, retry_horizon), note = coalesce($4, note) WHERE store = $1",
+        &[
+            store.into(),
+            optional_interval(policy.retention)?,
+            optional_interval(policy.retry_horizon)?,
+            policy.note.into(),
+        ],
+    )?;
+    for leaf in cache::leaves_of(store)? {
+        if leaf.keep_until != i64::MAX && leaf.range.to != i64::MIN {
+            leaves::promise(leaf.table, store, leaf.range.to.saturating_add(retention))?;
+        }
+    }
+    inval::announce(store);
+    session::next_command();
+    Ok(())
+}
+
+/// Drops a store with every claim in it.
+pub fn drop_store(name: &str) -> Result<(), Refusal> {
+    let store = owned(name)?;
+    lock::hold_definition(store);
+    {
+        let _acting = Acting::as_caller();
+        sql::run(&format!("DROP TABLE {}", sql::in_once(name)), &[])?;
+    }
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    sql::run("DELETE FROM once.leaf_promise WHERE store = $1", &[store.into()])?;
+    sql::run("DELETE FROM once.store_policy WHERE store = $1", &[store.into()])
+}
+
+/// The stores the current user may maintain.
+pub fn maintainable() -> Result<Vec<Oid>, Refusal> {
+    let policy = bounds::relation_in(schema()?, c"store_policy").ok_or(Refusal::NotInstalled)?;
+    let mut stores = Vec::new();
+    crate::pg::table::for_each_row(policy, |row| stores.extend(row.oid(0)));
+    stores.retain(|&store| privilege::exists(store) && privilege::owns(store));
+    Ok(stores)
+}

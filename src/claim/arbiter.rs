@@ -1,0 +1,294 @@
+//! Who wins a key. The protocol, step by step:
+//!
+//! 1. open today's leaf, then take the key's lock: exclusive, short, held only in here;
+//! 2. under it, take in what other sessions changed, read the clock, and make sure that the leaf is
+//!    still the one for this instant; else start over;
+//! 3. look the key up in every leaf that may hold a live claim, today's first, seeing also what
+//!    transactions in flight have written;
+//! 4. write to today's leaf, and let go of the key's lock: from here the row itself makes others wait.
+//!
+//! Nothing is waited for while the key's lock is held: not a transaction, not a row, not a leaf that
+//! some DDL has locked. Each of these means letting go, waiting, starting over.
+
+use super::{Answer, Outcome, Settings, Terms, window};
+use crate::catalog::cache::{self, Leaf, Store};
+use crate::catalog::making;
+use crate::domain::day::{Day, Instant};
+use crate::domain::key::lock_number;
+use crate::domain::window::{SpanFault, expiry};
+use crate::error::Refusal;
+use crate::pg::index::Found;
+use crate::pg::lock::OwnLock;
+use crate::pg::privilege::{self, TableRight};
+use crate::pg::relation::Opened;
+use crate::pg::snapshot::{self, View};
+use crate::pg::text::Text;
+use crate::pg::tuple::{NewRow, Replaced};
+use crate::pg::{inval, session};
+use crate::storage::OpenLeaf;
+use pgrx::pg_sys::TransactionId;
+use std::rc::Rc;
+
+/// A store opened for claims of one effect. Handles stay open from key to key.
+pub struct Arbiter<'a> {
+    terms: &'a Terms<'a>,
+    settings: &'a Settings,
+    effect: Text,
+    pinned: bool,
+    desk: Option<Desk>,
+}
+
+/// What is open: today's leaf to write to, and the others as far as they were looked at.
+struct Desk {
+    today: OpenLeaf,
+    others: Vec<(Leaf, Option<OpenLeaf>)>,
+    leaf: Leaf,
+    store: Rc<Store>,
+}
+
+/// What one look under the key's lock came to.
+enum Look {
+    /// Decided.
+    Decided(Answer),
+    /// Something changed: open everything anew.
+    Stale,
+    /// A transaction holds a row of the key: in today's leaf, or in the other at this place.
+    Held(Option<usize>, TransactionId, Found),
+    /// Somebody has locked the expired row that is to be replaced.
+    RowBusy,
+    /// The leaf at this place is locked by some DDL.
+    LeafBusy(usize),
+}
+
+impl<'a> Arbiter<'a> {
+    /// Prepares claims on these terms. Nothing is opened before the first claim.
+    pub fn new(terms: &'a Terms<'a>, settings: &'a Settings) -> Arbiter<'a> {
+        Arbiter {
+            terms,
+            settings,
+            effect: Text::new(terms.effect),
+            pinned: snapshot::is_pinned(),
+            desk: None,
+        }
+    }
+
+    /// Claims one key, which the caller has checked.
+    pub fn claim(&mut self, key: &Text) -> Result<Answer, Refusal> {
+        loop {
+            let mut desk = match self.desk.take() {
+                Some(desk) => desk,
+                None => self.open()?,
+            };
+            match self.look(&mut desk, key)? {
+                Look::Decided(answer) => {
+                    self.desk = Some(desk);
+                    return Ok(answer);
+                }
+                Look::Stale => {
+                    cache::forget(&desk.store);
+                    drop(desk);
+                }
+                Look::Held(place, xid, found) => {
+                    if !self.terms.wait {
+                        return Ok(Answer { outcome: Outcome::InProgress, window: None });
+                    }
+                    desk.leaf_at(place).wait_for(xid, &found);
+                    self.desk = Some(desk);
+                }
+                Look::RowBusy => {
+                    if !self.terms.wait {
+                        return Ok(Answer { outcome: Outcome::InProgress, window: None });
+                    }
+                    desk.today.wait_for_row();
+                    self.desk = Some(desk);
+                }
+                Look::LeafBusy(place) => {
+                    let (leaf, opened) = &mut desk.others[place];
+                    *opened = OpenLeaf::to_search(leaf.table, View::Dirty)?;
+                    if opened.is_some() {
+                        self.desk = Some(desk);
+                    } else {
+                        cache::forget(&desk.store);
+                    }
+                }
+            }
+            pgrx::check_for_interrupts!();
+        }
+    }
+
+    /// Opens the store and today's leaf, making what is missing.
+    fn open(&self) -> Result<Desk, Refusal> {
+        loop {
+            let store = self.store()?;
+            let now = (self.settings.clock)();
+            let Some(&leaf) = store.leaf_at(now) else {
+                making::leaf(&store, Day::of(now))?;
+                cache::forget(&store);
+                continue;
+            };
+            let opened = OpenLeaf::to_write(leaf.table);
+            // Taking the lock has let messages in: the leaf may have been detached or dropped.
+            if !store.is_current() {
+                continue;
+            }
+            let Some(today) = opened? else {
+                cache::forget(&store);
+                continue;
+            };
+            let others = window::others(&store, &leaf, now).map(|&leaf| (leaf, None)).collect();
+            return Ok(Desk { today, others, leaf, store });
+        }
+    }
+
+    fn store(&self) -> Result<Rc<Store>, Refusal> {
+        let name = self.terms.store;
+        let store = match cache::find(name)? {
+            Some(store) => store,
+            None if name == making::DEFAULT_STORE.as_bytes() => {
+                let Settings { default_retention, precreate_days, .. } = *self.settings;
+                making::default_store(default_retention, self.settings.today(), precreate_days)?;
+                cache::find(name)?.ok_or_else(|| unknown(name))?
+            }
+            None => return Err(unknown(name)),
+        };
+        require(&store, TableRight::Insert)?;
+        Ok(store)
+    }
+
+    /// One look and, where the key is free, the write. The key's lock lives no longer than this.
+    fn look(&self, desk: &mut Desk, key: &Text) -> Result<Look, Refusal> {
+        let number = lock_number(desk.store.table.to_u32(), self.terms.effect, key.bytes());
+        let _key_lock = OwnLock::key(number);
+        inval::accept();
+        let now = (self.settings.clock)();
+        if !desk.store.is_current() || now < desk.leaf.range.from || desk.leaf.range.to <= now {
+            return Ok(Look::Stale);
+        }
+        let expired = match desk.today.find(key, &self.effect) {
+            Some(found) => match self.judge(&desk.today, found, now)? {
+                Verdict::Expired(found) => Some(found),
+                Verdict::Taken(answer) => return Ok(Look::Decided(answer)),
+                Verdict::Held(xid, found) => return Ok(Look::Held(None, xid, found)),
+            },
+            None => None,
+        };
+        for place in 0..desk.others.len() {
+            let (leaf, opened) = &mut desk.others[place];
+            if leaf.keep_until <= now {
+                continue;
+            }
+            if opened.as_ref().is_none_or(OpenLeaf::has_outgrown) {
+                *opened = None;
+                match OpenLeaf::to_search_at_once(leaf.table, View::Dirty)? {
+                    Opened::Open(leaf) => *opened = Some(leaf),
+                    Opened::Busy => return Ok(Look::LeafBusy(place)),
+                    Opened::Gone => return Ok(Look::Stale),
+                }
+            }
+            let Some(opened) = opened else { return Ok(Look::Stale) };
+            let Some(found) = opened.find(key, &self.effect) else { continue };
+            match self.judge(opened, found, now)? {
+                // Left behind: its day goes as a whole.
+                Verdict::Expired(_) => {}
+                Verdict::Taken(answer) => return Ok(Look::Decided(answer)),
+                Verdict::Held(xid, found) => return Ok(Look::Held(Some(place), xid, found)),
+            }
+        }
+        self.write(desk, key, expired, now)
+    }
+
+    fn judge(&self, leaf: &OpenLeaf, found: Found, now: Instant) -> Result<Verdict, Refusal> {
+        if let Some(xid) = found.in_flight {
+            return Ok(Verdict::Held(xid, found));
+        }
+        let live = now < found.expires_at;
+        if live && !self.pinned {
+            return Ok(Verdict::taken(&found));
+        }
+        // What this transaction claimed itself is a duplicate even when its window is over.
+        if leaf.found_is_own() {
+            return Ok(Verdict::taken(&found));
+        }
+        // A winner that the transaction's snapshot does not show, live or not, means that what the
+        // caller has read is older than what it is about to do.
+        if self.pinned && !leaf.found_is_visible() {
+            return Err(Refusal::Invisible);
+        }
+        Ok(if live { Verdict::taken(&found) } else { Verdict::Expired(found) })
+    }
+
+    fn write(
+        &self,
+        desk: &mut Desk,
+        key: &Text,
+        expired: Option<Found>,
+        now: Instant,
+    ) -> Result<Look, Refusal> {
+        let store = &desk.store;
+        let expires_at = match expiry(now, self.terms.ttl, store.retention) {
+            // No claim outlives what its leaf was promised for.
+            Ok(at) if at <= desk.leaf.keep_until => at,
+            Err(SpanFault::NotPositive) => return Err(Refusal::TtlNotPositive),
+            _ => {
+                let (store, retention) = (store.display_name(), store.retention);
+                return Err(Refusal::TtlTooLong { store, retention });
+            }
+        };
+        let row = NewRow { claimed_at: now, expires_at, key, effect: &self.effect };
+        match expired {
+            None => desk.today.insert(&row)?,
+            Some(found) => match desk.today.replace(&found, &row)? {
+                Replaced::Done => {}
+                Replaced::Busy => return Ok(Look::RowBusy),
+                Replaced::Changed => return Ok(Look::Stale),
+            },
+        }
+        let window = Some((now, expires_at));
+        Ok(Look::Decided(Answer { outcome: Outcome::Claimed, window }))
+    }
+}
+
+impl Desk {
+    fn leaf_at(&mut self, place: Option<usize>) -> &mut OpenLeaf {
+        place.and_then(|place| self.others[place].1.as_mut()).unwrap_or(&mut self.today)
+    }
+}
+
+/// What a row found says.
+enum Verdict {
+    /// Its claim stands.
+    Taken(Answer),
+    /// Its claim has expired.
+    Expired(Found),
+    /// A transaction in flight wrote it or is replacing it.
+    Held(TransactionId, Found),
+}
+
+impl Verdict {
+    fn taken(found: &Found) -> Verdict {
+        let window = Some((found.claimed_at, found.expires_at));
+        Verdict::Taken(Answer { outcome: Outcome::Duplicate, window })
+    }
+}
+
+/// The refusal for a store that is not there.
+pub fn unknown(name: &[u8]) -> Refusal {
+    Refusal::UnknownStore(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Refuses a caller without the privilege on the store's table, or under row-level security.
+pub fn require(store: &Store, right: TableRight) -> Result<(), Refusal> {
+    if !privilege::may(store.table, right) {
+        let right = if right == TableRight::Insert { "INSERT" } else { "SELECT" };
+        return Err(Refusal::NoPrivilege { store: store.display_name(), right });
+    }
+    if store.row_security && privilege::row_security_applies(store.table) {
+        return Err(Refusal::RowSecurity(store.display_name()));
+    }
+    Ok(())
+}
+
+/// Refuses a read-only transaction, a standby and a parallel worker.
+pub fn refuse_read_only(function: &std::ffi::CStr) {
+    session::refuse_read_only(function);
+}

@@ -1,0 +1,51 @@
+//! Looking a key up without claiming it: what the calling statement sees, so it works in a
+//! read-only transaction and on a standby, and waits for nobody.
+
+use super::arbiter::{require, unknown};
+use super::{Settings, check};
+use crate::catalog::cache;
+use crate::domain::day::Instant;
+use crate::error::Refusal;
+use crate::pg::inval;
+use crate::pg::privilege::TableRight;
+use crate::pg::rows::Json;
+use crate::pg::snapshot::View;
+use crate::pg::text::Text;
+use crate::storage::OpenLeaf;
+
+/// A live claim.
+pub struct Claim {
+    /// When it was made.
+    pub claimed_at: Instant,
+    /// When it expires.
+    pub expires_at: Instant,
+    /// The stored answer.
+    pub result: Option<Json>,
+}
+
+/// The live claim of a key, if this statement sees one.
+pub fn lookup(
+    key: &[u8],
+    effect: &[u8],
+    store: &[u8],
+    settings: &Settings,
+) -> Result<Option<Claim>, Refusal> {
+    check(key, effect, settings)?;
+    inval::accept();
+    let store = cache::find(store)?.ok_or_else(|| unknown(store))?;
+    require(&store, TableRight::Select)?;
+    let now = (settings.clock)();
+    let (key, effect) = (Text::new(key), Text::new(effect));
+    for leaf in store.leaves.iter().filter(|leaf| leaf.keep_until > now) {
+        // A leaf that is gone had nothing live.
+        let Some(mut opened) = OpenLeaf::to_search(leaf.table, View::Statement)? else { continue };
+        if let Some(found) = opened.find(&key, &effect).filter(|found| now < found.expires_at) {
+            return Ok(Some(Claim {
+                claimed_at: found.claimed_at,
+                expires_at: found.expires_at,
+                result: opened.found_result(),
+            }));
+        }
+    }
+    Ok(None)
+}

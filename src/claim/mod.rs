@@ -1,0 +1,93 @@
+//! The promise: for one (store, effect, key), among committed transactions, at most one claim
+//! succeeds per validity window.
+//!
+//! `arbiter` is the protocol for one key, `batch` the same for many, `lookup` a look that claims
+//! nothing, `window` which leaves can hold a live claim.
+
+pub mod arbiter;
+pub mod batch;
+pub mod lookup;
+pub mod window;
+
+use crate::domain::day::{Day, Instant};
+use crate::domain::key::{self, MAX_EFFECT_BYTES};
+use crate::domain::window::Span;
+use crate::error::Refusal;
+use std::ffi::CStr;
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The key is the caller's: do the work in this transaction.
+    Claimed,
+    /// Done already.
+    Duplicate,
+    /// Another transaction holds the key and has not ended; only where waiting was not wanted.
+    InProgress,
+}
+
+impl Outcome {
+    /// The label of the SQL enum once.outcome.
+    pub fn label(self) -> &'static CStr {
+        match self {
+            Outcome::Claimed => c"claimed",
+            Outcome::Duplicate => c"duplicate",
+            Outcome::InProgress => c"in_progress",
+        }
+    }
+}
+
+/// The whole answer: the outcome, and the window of the claim that stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What became of the claim.
+    pub outcome: Outcome,
+    /// When the standing claim was made and when it expires; None while it is in progress.
+    pub window: Option<(Instant, Instant)>,
+}
+
+/// Settings a claim needs, read by the caller.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// Longest key in bytes.
+    pub max_key_bytes: usize,
+    /// Retention of the default store when it is made.
+    pub default_retention: i64,
+    /// Days for which leaves are made ahead.
+    pub precreate_days: i32,
+    /// The clock: microseconds since 2000-01-01 UTC.
+    pub clock: fn() -> Instant,
+}
+
+impl Settings {
+    /// The UTC day now.
+    pub fn today(&self) -> Day {
+        Day::of((self.clock)())
+    }
+}
+
+/// What is claimed, apart from the key.
+pub struct Terms<'a> {
+    /// The store's name.
+    pub store: &'a [u8],
+    /// The effect's name.
+    pub effect: &'a [u8],
+    /// The window; None means the store's retention.
+    pub ttl: Option<Span>,
+    /// Whether to wait for a transaction that holds the key.
+    pub wait: bool,
+}
+
+/// Refuses a key or effect that cannot be claimed.
+pub fn check(key: &[u8], effect: &[u8], settings: &Settings) -> Result<(), Refusal> {
+    key::check(key, settings.max_key_bytes)?;
+    check_effect(effect)
+}
+
+/// Refuses an effect that is too long.
+pub fn check_effect(effect: &[u8]) -> Result<(), Refusal> {
+    if effect.len() > MAX_EFFECT_BYTES {
+        return Err(Refusal::EffectTooLong(effect.len()));
+    }
+    Ok(())
+}

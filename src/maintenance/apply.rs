@@ -1,0 +1,98 @@
+//! Carrying a pass out. A drop never queues for its locks: it tries, pauses and gives up, so that
+//! nobody ever waits behind it; the next pass tries again.
+
+use super::plan;
+use crate::catalog::{cache, leaves, stores};
+use crate::domain::day::{Day, Instant};
+use crate::error::Refusal;
+use crate::pg::lock;
+use crate::pg::privilege;
+use pgrx::pg_sys::Oid;
+
+/// How often a drop tries for its locks, and how long it pauses in between (milliseconds).
+const TRIES: u32 = 40;
+const PAUSE: i64 = 25;
+
+/// What a pass has to know.
+pub struct Pass<'a> {
+    /// Days to make ahead.
+    pub ahead: i32,
+    /// The clock.
+    pub clock: fn() -> Instant,
+    /// Ends the transaction of a step and starts the next.
+    pub commit: &'a dyn Fn(),
+}
+
+impl Pass<'_> {
+    /// One pass over every store the current user owns.
+    pub fn run(&self) -> Result<(), Refusal> {
+        let stores = stores::maintainable()?;
+        for &store in &stores {
+            self.make_ahead(store)?;
+        }
+        for &store in &stores {
+            self.drop_due(store)?;
+        }
+        Ok(())
+    }
+
+    fn make_ahead(&self, store: Oid) -> Result<(), Refusal> {
+        let today = Day::of((self.clock)());
+        for day in plan::missing(&cache::leaves_of(store)?, today, self.ahead) {
+            if privilege::exists(store) && leaves::make(store, day)? {
+                pgrx::notice!("{}: made the leaf of {}", name(store), &day.bound()[..10]);
+            }
+            (self.commit)();
+        }
+        Ok(())
+    }
+
+    fn drop_due(&self, store: Oid) -> Result<(), Refusal> {
+        if !privilege::exists(store) {
+            return Ok(());
+        }
+        for leaf in plan::due(&cache::leaves_of(store)?, (self.clock)()) {
+            self.drop_one(store, &leaf)?;
+            (self.commit)();
+        }
+        Ok(())
+    }
+
+    fn drop_one(&self, store: Oid, leaf: &cache::Leaf) -> Result<(), Refusal> {
+        let day = &Day::of(leaf.range.from).bound()[..10];
+        if leaves::holds_live_claim(store, leaf.table, (self.clock)())? {
+            pgrx::warning!(
+                "{}: the leaf of {day} is kept: it holds a claim that outlives what was promised for it",
+                name(store)
+            );
+            return Ok(());
+        }
+        // The parent first, as readers lock it, so that nobody can meet us the other way round.
+        let locked = (0..TRIES).any(|attempt| {
+            if attempt > 0 {
+                lock::pause(PAUSE);
+            }
+            lock::try_lock_exclusively(store) && lock::try_lock_exclusively(leaf.table)
+        });
+        if !locked {
+            pgrx::notice!(
+                "{}: the leaf of {day} is in use; the next pass tries again",
+                name(store)
+            );
+            return Ok(());
+        }
+        // Under the locks, as things are now: somebody may have been faster, or raised the retention.
+        let still = plan::due(&cache::leaves_of(store)?, (self.clock)());
+        if !still.iter().any(|due| due.table == leaf.table) {
+            return Ok(());
+        }
+        leaves::drop_leaf(store, leaf.table)?;
+        pgrx::notice!("{}: dropped the leaf of {day}", name(store));
+        Ok(())
+    }
+}
+
+/// A store's name for messages.
+fn name(store: Oid) -> String {
+    crate::catalog::sql::name_and_owner(store).map_or_else(|_| store.to_string(), |(name, _)| name)
+}

@@ -1,0 +1,39 @@
+//! Invalidation: word from other sessions that what a cache holds is no longer so.
+
+use pgrx::pg_sys;
+use std::cell::Cell;
+
+thread_local! {
+    static WATCHER: Cell<Option<fn(Option<pg_sys::Oid>)>> = const { Cell::new(None) };
+}
+
+/// Has `watcher` called whenever a relation's definition may have changed (None: any relation's).
+/// It may be called at any point where PostgreSQL takes a lock or opens a table, so it must not
+/// raise, allocate PostgreSQL memory or open anything. Registered once a session.
+pub fn watch_relations(watcher: fn(Option<pg_sys::Oid>)) {
+    if WATCHER.with(|w| w.replace(Some(watcher))).is_some() {
+        return;
+    }
+    // SAFETY: the callback is a plain function that lives as long as the library.
+    unsafe {
+        pg_sys::CacheRegisterRelcacheCallback(Some(on_relcache), pg_sys::Datum::from(0));
+    }
+}
+
+unsafe extern "C-unwind" fn on_relcache(_arg: pg_sys::Datum, relid: pg_sys::Oid) {
+    if let Some(watcher) = WATCHER.with(Cell::get) {
+        watcher((relid != pg_sys::InvalidOid).then_some(relid));
+    }
+}
+
+/// Takes in what other sessions have committed since the last look. Cheap when there is nothing.
+pub fn accept() {
+    // SAFETY: allowed wherever a lock may be taken inside a transaction.
+    unsafe { pg_sys::AcceptInvalidationMessages() }
+}
+
+/// Tells every session, at commit, that this relation's entry is stale; this session at once.
+pub fn announce(relid: pg_sys::Oid) {
+    // SAFETY: takes any oid and does nothing for a relation that does not exist.
+    unsafe { pg_sys::CacheInvalidateRelcacheByRelid(relid) }
+}

@@ -1,0 +1,106 @@
+//! Heavyweight locks and waiting.
+//!
+//! The key lock lives in a lock-tag space of our own: locktype "advisory" with a fourth field that
+//! no advisory function of PostgreSQL uses (those write 1 and 2), so it can neither collide with an
+//! application's advisory locks nor be taken or released by one.
+
+use super::relation::Relation;
+use super::unwinding;
+use pgrx::pg_sys;
+
+/// Fourth field of a key's lock tag: shows as objsubid in pg_locks.
+const KEY_SPACE: u16 = 20_302;
+/// Fourth field of the lock under which one claimer at a time has something made.
+const MAKE_SPACE: u16 = 20_303;
+/// Fourth field of the lock under which a store's days and policy change.
+const DEFINITION_SPACE: u16 = 20_304;
+
+/// An exclusive lock in our own space, held until dropped, never to the end of the transaction.
+pub struct OwnLock {
+    tag: pg_sys::LOCKTAG,
+}
+
+impl OwnLock {
+    /// Waits for the lock on a key's number (SQLSTATE 55P03 after lock_timeout, 57014 when
+    /// cancelled, 40P01 in a deadlock).
+    pub fn key(number: u64) -> OwnLock {
+        OwnLock::acquire(number, KEY_SPACE)
+    }
+
+    /// Waits for the right to have a store, or a day of it, made.
+    pub fn making(number: u64) -> OwnLock {
+        OwnLock::acquire(number, MAKE_SPACE)
+    }
+
+    fn acquire(number: u64, space: u16) -> OwnLock {
+        let tag = tag(number, space);
+        // SAFETY: the tag is a plain value that LockAcquire copies.
+        unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false) };
+        OwnLock { tag }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // the two halves of the number
+fn tag(number: u64, space: u16) -> pg_sys::LOCKTAG {
+    pg_sys::LOCKTAG {
+        locktag_field1: super::session::database().to_u32(),
+        locktag_field2: (number >> 32) as u32,
+        locktag_field3: number as u32,
+        locktag_field4: space,
+        locktag_type: pg_sys::LockTagType::LOCKTAG_ADVISORY as u8,
+        locktag_lockmethodid: pg_sys::USER_LOCKMETHOD as u8,
+    }
+}
+
+/// Waits for the right to change a store's days and policy, and keeps it to the end of the
+/// transaction: what is read under it is still so when the change commits.
+pub fn hold_definition(store: pg_sys::Oid) {
+    let tag = tag(u64::from(store.to_u32()), DEFINITION_SPACE);
+    // SAFETY: the tag is a plain value that LockAcquire copies; the transaction's end releases it.
+    unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false) };
+}
+
+impl Drop for OwnLock {
+    fn drop(&mut self) {
+        if unwinding() {
+            return;
+        }
+        // SAFETY: the lock was taken by `acquire` under this resource owner and not released since.
+        unsafe {
+            pg_sys::LockRelease(&self.tag, pg_sys::ExclusiveLock as i32, false);
+        }
+    }
+}
+
+/// Waits until transaction `xid` has ended. The wait shows in pg_locks and obeys lock_timeout,
+/// statement_timeout and cancel; `relation` and `tid` only word the error's context.
+pub fn wait_for_transaction(xid: pg_sys::TransactionId, relation: &Relation, tid: RowId) {
+    let mut tid = tid.0;
+    // SAFETY: the relation is open; no lock of ours but those on leaves is held by the caller.
+    unsafe {
+        pg_sys::XactLockTableWait(
+            xid,
+            relation.raw(),
+            &mut tid,
+            pg_sys::XLTW_Oper::XLTW_InsertIndex,
+        );
+    }
+}
+
+/// Where a row version is.
+#[derive(Clone, Copy)]
+pub struct RowId(pub(super) pg_sys::ItemPointerData);
+
+/// Takes AccessExclusiveLock on a relation if nobody stands in the way, to the end of the
+/// transaction. Never queues, so nobody queues behind it.
+pub fn try_lock_exclusively(relid: pg_sys::Oid) -> bool {
+    // SAFETY: takes any oid; that the relation exists is the caller's to check afterwards.
+    unsafe { pg_sys::ConditionalLockRelationOid(relid, pg_sys::AccessExclusiveLock as i32) }
+}
+
+/// Sleeps, and is cancelled as any statement is.
+pub fn pause(millis: i64) {
+    // SAFETY: pg_usleep is a plain sleep.
+    unsafe { pg_sys::pg_usleep(millis * 1_000) };
+    pgrx::check_for_interrupts!();
+}

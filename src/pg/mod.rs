@@ -1,0 +1,35 @@
+//! The only unsafe code: PostgreSQL's own objects behind owned handles and safe functions.
+//!
+//! The rules every file here keeps:
+//!
+//! - A handle owns one resource and gives it back when dropped, unless a panic is under way. A
+//!   PostgreSQL error reaches Rust as a panic; the transaction is then about to abort, PostgreSQL's
+//!   resource owner releases everything, and a handle must not touch the server any more.
+//! - Safe functions take no raw pointers: what they work on is a handle or a value.
+//! - All of it runs in the backend's one thread, inside a transaction.
+//!
+//! Nothing here knows what a claim is, and nothing here imports another room.
+#![allow(unsafe_code, ffi_unwind_calls)]
+
+pub mod array;
+pub mod bounds;
+pub mod executor;
+pub mod index;
+pub mod inval;
+pub mod layout;
+pub mod lock;
+pub mod privilege;
+pub mod procedure;
+pub mod relation;
+pub mod rows;
+pub mod session;
+pub mod snapshot;
+pub mod table;
+pub mod text;
+pub mod tuple;
+pub mod worker;
+
+/// True while a panic unwinds: handles then leave their resource to PostgreSQL's cleanup.
+fn unwinding() -> bool {
+    std::thread::panicking()
+}

@@ -1,0 +1,115 @@
+//! Opened tables. A leaf may vanish between a cached list and its lock: opening answers that as a
+//! value, never as an error.
+
+use super::unwinding;
+use pgrx::pg_sys;
+
+/// What an opened table may be used for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// AccessShareLock, given back when the handle is dropped.
+    Read,
+    /// RowExclusiveLock, kept to the end of the transaction, as every writer keeps it.
+    Write,
+}
+
+impl Access {
+    pub(super) fn mode(self) -> pg_sys::LOCKMODE {
+        match self {
+            Access::Read => pg_sys::AccessShareLock as pg_sys::LOCKMODE,
+            Access::Write => pg_sys::RowExclusiveLock as pg_sys::LOCKMODE,
+        }
+    }
+
+    pub(super) fn closing_mode(self) -> pg_sys::LOCKMODE {
+        match self {
+            Access::Read => self.mode(),
+            Access::Write => pg_sys::NoLock as pg_sys::LOCKMODE,
+        }
+    }
+}
+
+/// The answer to opening without waiting.
+pub enum Opened<T> {
+    /// Here it is.
+    Open(T),
+    /// Somebody holds or awaits a conflicting lock.
+    Busy,
+    /// It does not exist any more.
+    Gone,
+}
+
+/// An open table and the lock it was opened with.
+pub struct Relation {
+    rel: pg_sys::Relation,
+    access: Access,
+}
+
+impl Relation {
+    /// Opens a table, waiting for its lock. None when it is gone.
+    pub fn open(relid: pg_sys::Oid, access: Access) -> Option<Relation> {
+        // SAFETY: try_table_open takes any oid and answers NULL for a relation that is gone.
+        let rel = unsafe { pg_sys::try_table_open(relid, access.mode()) };
+        (!rel.is_null()).then_some(Relation { rel, access })
+    }
+
+    /// Opens a table only if its lock can be had at once.
+    pub fn try_open(relid: pg_sys::Oid, access: Access) -> Opened<Relation> {
+        // SAFETY: as in `open`; the lock is released again where there is no relation.
+        unsafe {
+            if !pg_sys::ConditionalLockRelationOid(relid, access.mode()) {
+                return Opened::Busy;
+            }
+            let rel = pg_sys::try_table_open(relid, pg_sys::NoLock as pg_sys::LOCKMODE);
+            if rel.is_null() {
+                pg_sys::UnlockRelationOid(relid, access.mode());
+                return Opened::Gone;
+            }
+            Opened::Open(Relation { rel, access })
+        }
+    }
+
+    /// The open relation, good while the handle lives.
+    pub(super) fn raw(&self) -> pg_sys::Relation {
+        self.rel
+    }
+
+    /// What it was opened for.
+    pub(super) fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The table's oid.
+    pub fn oid(&self) -> pg_sys::Oid {
+        // SAFETY: the relation is open.
+        unsafe { (*self.rel).rd_id }
+    }
+
+    /// True while not a single row version was ever stored in the table's file.
+    pub fn is_empty(&self) -> bool {
+        // SAFETY: the relation is open and has storage of its own (leaves are ordinary tables).
+        unsafe {
+            pg_sys::RelationGetNumberOfBlocksInFork(self.rel, pg_sys::ForkNumber::MAIN_FORKNUM) == 0
+        }
+    }
+
+    /// The table's name, for messages.
+    pub fn name(&self) -> String {
+        // SAFETY: the relation is open, and a name is NUL-terminated.
+        unsafe {
+            std::ffi::CStr::from_ptr((*(*self.rel).rd_rel).relname.data.as_ptr())
+                .to_string_lossy()
+                .into_owned()
+        }
+    }
+}
+
+impl Drop for Relation {
+    fn drop(&mut self) {
+        if unwinding() {
+            return;
+        }
+        // SAFETY: opened by this handle under this resource owner, closed once.
+        unsafe { pg_sys::table_close(self.rel, self.access.closing_mode()) }
+    }
+}

@@ -1,0 +1,184 @@
+//! Rows as results: one composite value, or a set built in one go.
+
+use super::text::Text;
+use pgrx::callconv::{CallCx, RetAbi};
+use pgrx::pg_sys;
+use std::ffi::CStr;
+
+/// A jsonb value in memory of the call's own.
+pub struct Json(pg_sys::Datum);
+
+impl Json {
+    pub(super) fn copy(datum: pg_sys::Datum) -> Json {
+        // SAFETY: a jsonb value of a row whose page is pinned, copied whole.
+        Json(unsafe {
+            pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(
+                datum.cast_mut_ptr::<pg_sys::varlena>(),
+            ))
+        })
+    }
+}
+
+/// One value of a result row.
+pub enum Value<'a> {
+    /// NULL.
+    Null,
+    /// A timestamptz, microseconds since 2000-01-01 UTC.
+    Instant(i64),
+    /// A boolean.
+    Bool(bool),
+    /// A label of the enum type that the result column has.
+    Label(&'a CStr),
+    /// Text of these bytes.
+    Bytes(&'a [u8]),
+    /// A jsonb value.
+    Json(Json),
+}
+
+impl Value<'_> {
+    /// # Safety
+    /// `kind` is the type of the result column, and the variant fits it.
+    unsafe fn datum(&self, kind: pg_sys::Oid, scratch: &mut Text) -> Option<pg_sys::Datum> {
+        match self {
+            Value::Null => None,
+            Value::Instant(at) => Some(pg_sys::Datum::from(*at)),
+            Value::Bool(value) => Some(pg_sys::Datum::from(*value)),
+            // SAFETY: the caller's promise: the column is of an enum type.
+            Value::Label(label) => Some(unsafe { enum_value(kind, label) }),
+            Value::Bytes(bytes) => {
+                scratch.set(bytes);
+                Some(scratch.datum())
+            }
+            Value::Json(json) => Some(json.0),
+        }
+    }
+}
+
+/// The oid of a label, found by the type's own oid and never by a name.
+///
+/// # Safety
+/// `kind` is an enum type.
+unsafe fn enum_value(kind: pg_sys::Oid, label: &CStr) -> pg_sys::Datum {
+    // SAFETY: enum_in parses a label of the given enum type and raises for one it does not have.
+    unsafe {
+        pg_sys::OidFunctionCall2Coll(
+            pg_sys::Oid::from(pg_sys::F_ENUM_IN),
+            pg_sys::InvalidOid,
+            pg_sys::Datum::from(label.as_ptr()),
+            pg_sys::Datum::from(kind),
+        )
+    }
+}
+
+/// One row returned as a composite value; `N` is the number of OUT columns of the SQL function.
+pub struct OneRow<'a, const N: usize>(pub [Value<'a>; N]);
+
+// SAFETY: box_ret_in_fcinfo forms the tuple by the descriptor of the function being called, whose
+// columns the SQL declaration fixes.
+unsafe impl<const N: usize> RetAbi for OneRow<'_, N> {
+    type Item = Self;
+    type Ret = Self;
+
+    fn to_ret(self) -> Self {
+        self
+    }
+
+    unsafe fn box_ret_in_fcinfo(fcinfo: pg_sys::FunctionCallInfo, row: Self) -> pg_sys::Datum {
+        // SAFETY: a valid fcinfo by the trait's contract; the descriptor is blessed before use.
+        unsafe {
+            let mut descriptor = std::ptr::null_mut();
+            pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut descriptor);
+            let descriptor = pg_sys::BlessTupleDesc(descriptor);
+            let mut scratch: [Text; N] = std::array::from_fn(|_| Text::new(b""));
+            let (mut values, mut nulls) = row.fill(descriptor, &mut scratch);
+            let tuple =
+                pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+            pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data)
+        }
+    }
+
+    unsafe fn move_into_fcinfo_fcx(self, _fcinfo: pg_sys::FunctionCallInfo) {}
+
+    unsafe fn fill_fcinfo_fcx(&self, _fcinfo: pg_sys::FunctionCallInfo) {}
+}
+
+impl<const N: usize> OneRow<'_, N> {
+    /// # Safety
+    /// The descriptor has N columns whose types fit the values.
+    unsafe fn fill(
+        &self,
+        descriptor: pg_sys::TupleDesc,
+        scratch: &mut [Text; N],
+    ) -> ([pg_sys::Datum; N], [bool; N]) {
+        let mut values = [pg_sys::Datum::from(0usize); N];
+        let mut nulls = [true; N];
+        for (i, (value, scratch)) in self.0.iter().zip(scratch).enumerate() {
+            // SAFETY: the caller's promise; attribute numbers count from 1.
+            let datum = unsafe {
+                let kind = pg_sys::SPI_gettypeid(descriptor, i as i32 + 1);
+                value.datum(kind, scratch)
+            };
+            if let Some(datum) = datum {
+                values[i] = datum;
+                nulls[i] = false;
+            }
+        }
+        (values, nulls)
+    }
+}
+
+/// A set of rows, stored as the executor will read them (materialised, spilling to disk beyond
+/// work_mem), so that a row costs a copy and not a call.
+pub struct RowSet<'a, const N: usize>(Box<dyn Iterator<Item = [Value<'a>; N]> + 'a>);
+
+impl<'a, const N: usize> RowSet<'a, N> {
+    /// The rows that an iterator gives, taken after the function has returned.
+    pub fn new(rows: impl Iterator<Item = [Value<'a>; N]> + 'a) -> RowSet<'a, N> {
+        RowSet(Box::new(rows))
+    }
+}
+
+// SAFETY: as for OneRow; the function is declared RETURNS TABLE and so is called where a
+// ReturnSetInfo is given, which InitMaterializedSRF checks.
+unsafe impl<const N: usize> RetAbi for RowSet<'_, N> {
+    type Item = Self;
+    type Ret = Self;
+
+    fn to_ret(self) -> Self {
+        self
+    }
+
+    unsafe fn check_fcinfo_and_prepare(fcinfo: pg_sys::FunctionCallInfo) -> CallCx {
+        // SAFETY: a valid fcinfo by the trait's contract. Refuses, before anything is claimed, a
+        // caller that cannot take a set.
+        unsafe {
+            pg_sys::InitMaterializedSRF(fcinfo, 0);
+            CallCx::WrappedFn(pg_sys::CurrentMemoryContext)
+        }
+    }
+
+    unsafe fn box_ret_in_fcinfo(fcinfo: pg_sys::FunctionCallInfo, rows: Self) -> pg_sys::Datum {
+        // SAFETY: InitMaterializedSRF put store and descriptor into the ReturnSetInfo.
+        unsafe {
+            let info = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            let (store, descriptor) = ((*info).setResult, (*info).setDesc);
+            let mut scratch: [Text; N] = std::array::from_fn(|_| Text::new(b""));
+            for row in rows.0 {
+                let (mut values, mut nulls) = OneRow(row).fill(descriptor, &mut scratch);
+                pg_sys::tuplestore_putvalues(
+                    store,
+                    descriptor,
+                    values.as_mut_ptr(),
+                    nulls.as_mut_ptr(),
+                );
+                pgrx::check_for_interrupts!();
+            }
+            (*fcinfo).isnull = true;
+            pg_sys::Datum::from(0usize)
+        }
+    }
+
+    unsafe fn move_into_fcinfo_fcx(self, _fcinfo: pg_sys::FunctionCallInfo) {}
+
+    unsafe fn fill_fcinfo_fcx(&self, _fcinfo: pg_sys::FunctionCallInfo) {}
+}

@@ -1,0 +1,44 @@
+//! The session and its transaction: the clock, what is allowed in it, and its database.
+
+use pgrx::pg_sys;
+use std::ffi::CStr;
+
+/// The clock now (not the transaction's start), microseconds since 2000-01-01 UTC.
+pub fn now() -> i64 {
+    // SAFETY: reads the system clock.
+    unsafe { pg_sys::GetCurrentTimestamp() }
+}
+
+/// Raises 25006 on a standby and in a read-only transaction, and 25000 in a parallel worker.
+pub fn refuse_read_only(function: &CStr) {
+    // SAFETY: the name is NUL-terminated and only read to word the message.
+    unsafe {
+        pg_sys::PreventCommandIfReadOnly(function.as_ptr());
+        pg_sys::PreventCommandIfParallelMode(function.as_ptr());
+        pg_sys::PreventCommandDuringRecovery(function.as_ptr());
+    }
+}
+
+/// Whether the database's encoding is UTF-8.
+pub fn is_utf8() -> bool {
+    // SAFETY: reads a value of the session.
+    unsafe { pg_sys::GetDatabaseEncoding() == pg_sys::pg_enc::PG_UTF8 as i32 }
+}
+
+/// The database's oid.
+pub fn database() -> pg_sys::Oid {
+    // SAFETY: set for as long as the backend is connected to a database.
+    unsafe { pg_sys::MyDatabaseId }
+}
+
+/// Makes what the transaction has done so far visible to its next statement.
+pub fn next_command() {
+    // SAFETY: inside a transaction, outside a parallel operation.
+    unsafe { pg_sys::CommandCounterIncrement() }
+}
+
+/// Keeps the prefix of our settings from being used by misspelt ones.
+pub fn reserve_settings(prefix: &CStr) {
+    // SAFETY: called once, from _PG_init; the name is copied.
+    unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) }
+}

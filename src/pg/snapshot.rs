@@ -1,0 +1,49 @@
+//! Snapshots: which row versions a search sees.
+
+use pgrx::pg_sys;
+
+/// How a search looks at rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    /// Also what transactions in flight have written, so that their rows can be waited for.
+    Dirty,
+    /// What the calling statement sees.
+    Statement,
+}
+
+/// A snapshot at an address that does not move, because scans keep a pointer to it.
+pub(super) struct SearchSnapshot {
+    dirty: Box<pg_sys::SnapshotData>,
+    view: View,
+}
+
+impl SearchSnapshot {
+    pub(super) fn new(view: View) -> SearchSnapshot {
+        // SAFETY: a dirty snapshot is all zeroes but for its type (InitDirtySnapshot); the other
+        // fields are written by HeapTupleSatisfiesDirty before they are read.
+        let mut dirty: Box<pg_sys::SnapshotData> = Box::new(unsafe { std::mem::zeroed() });
+        dirty.snapshot_type = pg_sys::SnapshotType::SNAPSHOT_DIRTY;
+        SearchSnapshot { dirty, view }
+    }
+
+    pub(super) fn raw(&mut self) -> pg_sys::Snapshot {
+        match self.view {
+            View::Dirty => &mut *self.dirty,
+            // SAFETY: a SQL function always runs under an active snapshot.
+            View::Statement => unsafe { pg_sys::GetActiveSnapshot() },
+        }
+    }
+
+    /// The transaction in flight that wrote, or is replacing, the row version found last.
+    pub(super) fn in_flight(&self) -> Option<pg_sys::TransactionId> {
+        [self.dirty.xmin, self.dirty.xmax]
+            .into_iter()
+            .find(|&xid| xid != pg_sys::InvalidTransactionId)
+    }
+}
+
+/// True under REPEATABLE READ and SERIALIZABLE: one snapshot for the whole transaction.
+pub fn is_pinned() -> bool {
+    // SAFETY: reads a setting of the transaction in progress.
+    unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+}

@@ -1,0 +1,49 @@
+//! A `text` value made of exact bytes, in memory of its own.
+
+use pgrx::pg_sys;
+
+/// Bytes behind a varlena header, aligned as PostgreSQL reads them.
+pub struct Text {
+    // u32 gives the alignment the header is read with; the first word is the header.
+    words: Vec<u32>,
+    len: usize,
+}
+
+const HEADER: usize = size_of::<u32>();
+
+impl Text {
+    /// A text value with these bytes.
+    pub fn new(bytes: &[u8]) -> Text {
+        let mut text = Text { words: Vec::new(), len: 0 };
+        text.set(bytes);
+        text
+    }
+
+    /// Replaces the bytes, keeping the memory.
+    pub fn set(&mut self, bytes: &[u8]) {
+        self.len = bytes.len();
+        self.words.clear();
+        self.words.resize(1 + self.len.div_ceil(HEADER), 0);
+        // SAFETY: `words` holds at least HEADER + len initialised bytes, the header is written by
+        // the same rule as SET_VARSIZE (an uncompressed datum with a four-byte header), and the
+        // source cannot overlap memory that this value owns.
+        unsafe {
+            let start = self.words.as_mut_ptr().cast::<u8>();
+            pgrx::varlena::set_varsize_4b(start.cast(), (HEADER + self.len) as i32);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(HEADER), self.len);
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `set` initialised HEADER + len bytes.
+        unsafe {
+            std::slice::from_raw_parts(self.words.as_ptr().cast::<u8>().add(HEADER), self.len)
+        }
+    }
+
+    /// The value as a datum, good while the value lives and is not set anew.
+    pub(super) fn datum(&self) -> pg_sys::Datum {
+        pg_sys::Datum::from(self.words.as_ptr())
+    }
+}

@@ -1,0 +1,150 @@
+//! Where claims are kept: one open leaf, searched by key and written to. A plain leaf is written
+//! directly; any other through the executor. Which of the two is decided from the leaf as it is under
+//! its lock, at every opening.
+
+use crate::error::Refusal;
+use crate::pg::executor::{self, Stored};
+use crate::pg::index::{Found, PrimaryKey, Search};
+use crate::pg::layout::Layout;
+use crate::pg::lock;
+use crate::pg::relation::{Access, Opened, Relation};
+use crate::pg::snapshot::View;
+use crate::pg::text::Text;
+use crate::pg::tuple::{self, NewRow, Replaced};
+use pgrx::pg_sys::{Oid, TransactionId};
+
+/// An open leaf. Fields are dropped in order: the search before what it searches.
+pub struct OpenLeaf {
+    content: Option<Content>,
+    table: Relation,
+}
+
+/// What a leaf that was ever written to can be searched with.
+struct Content {
+    search: Search,
+    index: PrimaryKey,
+    layout: Layout,
+}
+
+impl OpenLeaf {
+    /// Opens a leaf to write to, waiting for its lock; None when it is gone.
+    pub fn to_write(table: Oid) -> Result<Option<OpenLeaf>, Refusal> {
+        let Some(table) = Relation::open(table, Access::Write) else { return Ok(None) };
+        let index = PrimaryKey::open(&table);
+        OpenLeaf::with(table, index, View::Dirty).map(Some)
+    }
+
+    /// Opens a leaf to search, waiting for its lock; None when it is gone.
+    pub fn to_search(table: Oid, view: View) -> Result<Option<OpenLeaf>, Refusal> {
+        let Some(table) = Relation::open(table, Access::Read) else { return Ok(None) };
+        if table.is_empty() {
+            return Ok(Some(OpenLeaf { content: None, table }));
+        }
+        let index = PrimaryKey::open(&table);
+        OpenLeaf::with(table, index, view).map(Some)
+    }
+
+    /// Opens a leaf to search only if nobody stands in the way.
+    pub fn to_search_at_once(table: Oid, view: View) -> Result<Opened<OpenLeaf>, Refusal> {
+        let table = match Relation::try_open(table, Access::Read) {
+            Opened::Open(table) => table,
+            Opened::Busy => return Ok(Opened::Busy),
+            Opened::Gone => return Ok(Opened::Gone),
+        };
+        // The common case for the days ahead: nothing was ever written, nothing to look for.
+        if table.is_empty() {
+            return Ok(Opened::Open(OpenLeaf { content: None, table }));
+        }
+        match PrimaryKey::try_open(&table) {
+            Opened::Open(index) => OpenLeaf::with(table, index, view).map(Opened::Open),
+            Opened::Busy => Ok(Opened::Busy),
+            Opened::Gone => Ok(Opened::Gone),
+        }
+    }
+
+    fn with(table: Relation, index: Option<PrimaryKey>, view: View) -> Result<OpenLeaf, Refusal> {
+        let found = index.and_then(|index| Some((Layout::of(&table, &index)?, index)));
+        let Some((layout, index)) = found else {
+            return Err(Refusal::UnusableLeaf(table.name()));
+        };
+        let search = Search::new(&table, &index, layout, view);
+        Ok(OpenLeaf { content: Some(Content { search, index, layout }), table })
+    }
+
+    /// The row version with this key that the view shows, if any.
+    pub fn find(&mut self, key: &Text, effect: &Text) -> Option<Found> {
+        match &mut self.content {
+            Some(content) => content.search.find(key, effect),
+            // Opened empty: see has_outgrown.
+            None => None,
+        }
+    }
+
+    /// Whether a leaf that was empty when it was opened is so no more and must be opened anew.
+    pub fn has_outgrown(&self) -> bool {
+        self.content.is_none() && !self.table.is_empty()
+    }
+
+    /// Whether the row found last is the calling transaction's own.
+    pub fn found_is_own(&self) -> bool {
+        self.content.as_ref().is_some_and(|c| c.search.found_is_own())
+    }
+
+    /// Whether the row found last is visible to the transaction's one snapshot.
+    pub fn found_is_visible(&self) -> bool {
+        self.content.as_ref().is_some_and(|c| c.search.found_is_visible(&self.table))
+    }
+
+    /// The stored answer of the row found last.
+    pub fn found_result(&self) -> Option<crate::pg::rows::Json> {
+        self.content.as_ref().and_then(|c| c.search.found_result())
+    }
+
+    /// Waits until the transaction that holds the row found has ended, with no page held.
+    pub fn wait_for(&mut self, xid: TransactionId, found: &Found) {
+        if let Some(content) = &mut self.content {
+            content.search.release();
+        }
+        lock::wait_for_transaction(xid, &self.table, found.at);
+    }
+
+    /// Waits until nobody else holds the row found last.
+    pub fn wait_for_row(&self) {
+        if let Some(content) = &self.content {
+            tuple::wait_for_row(&self.table, &content.search);
+        }
+    }
+
+    /// Writes a new claim.
+    pub fn insert(&mut self, row: &NewRow) -> Result<(), Refusal> {
+        let Some(content) = &self.content else {
+            return Err(Refusal::UnusableLeaf(self.table.name()));
+        };
+        if content.layout.is_plain() {
+            tuple::insert(&self.table, &content.index, row);
+            return Ok(());
+        }
+        self.unaltered(executor::insert(&self.table, &content.layout, row))
+    }
+
+    /// Replaces the row found last, whose claim has expired, by a new claim of the same key.
+    pub fn replace(&mut self, found: &Found, row: &NewRow) -> Result<Replaced, Refusal> {
+        let Some(content) = &self.content else {
+            return Err(Refusal::UnusableLeaf(self.table.name()));
+        };
+        if content.layout.is_plain() {
+            return Ok(tuple::replace(&self.table, &content.index, found.at, row));
+        }
+        match executor::replace(&self.table, &content.layout, &content.search, row) {
+            Ok(stored) => self.unaltered(stored).map(|()| Replaced::Done),
+            Err(other) => Ok(other),
+        }
+    }
+
+    fn unaltered(&self, stored: Stored) -> Result<(), Refusal> {
+        match stored {
+            Stored::AsGiven => Ok(()),
+            Stored::Altered => Err(Refusal::AlteredByTrigger(self.table.name())),
+        }
+    }
+}
