@@ -10,6 +10,7 @@ lives in target/NAME and is as durable as PostgreSQL is out of the box.
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -48,20 +49,27 @@ class Cluster:
     def _run(self, program, *arguments, check=True):
         """Runs a program of the server as its account, with no PG* setting of the caller's."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
-        done = subprocess.run(as_account([os.path.join(self._made_with()["bin"], program), *arguments]), env=clean,
-                              cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
+        command = [os.path.join(self._made_with()["bin"], program), *arguments]
+        done = subprocess.run(as_account(command, self._owner()), env=clean, cwd="/", text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if check and done.returncode != 0:
-            raise Missing(f"{program} failed for {self.folder}: {' / '.join(done.stdout.split(chr(10))[-6:])}")
+            said = " / ".join(done.stdout.strip().splitlines()[-4:])
+            raise Missing(f"{program} failed for {self.folder}: {said}")
         return done
 
-    @staticmethod
-    def _own(folder):
-        """A folder for the account alone."""
+    def _owner(self):
+        """Who it runs as: whoever made it, even if another account would be chosen today; None for ourselves."""
+        if account() is None or not os.path.exists(self.data):
+            return account()
+        return pwd.getpwuid(os.stat(self.data).st_uid)
+
+    def _own(self, folder):
+        """A folder for that account alone."""
         os.makedirs(folder, exist_ok=True)
         os.chmod(folder, 0o700)
-        if account():
-            os.chown(folder, account().pw_uid, account().pw_gid)
+        who = self._owner()
+        if who:
+            os.chown(folder, who.pw_uid, who.pw_gid)
         return folder
 
     def running(self):
@@ -89,7 +97,7 @@ class Cluster:
         lines = {"unix_socket_directories": self.socket, **wanted["settings"]}
         with open(os.path.join(self.data, "postgresql.auto.conf"), "w", encoding="utf-8") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in lines.items())
-        who = f" as {account().pw_name}" if account() else ""
+        who = f" as {self._owner().pw_name}" if self._owner() else ""
         say(f"starting a private PostgreSQL {version}{who}: Unix socket only, in {self.folder}")
         self._run("pg_ctl", "start", "-w", "-D", self.data, "-l", self.log)
         return self.socket

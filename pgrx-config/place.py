@@ -40,6 +40,9 @@ def main(run):
     except Missing as missing:
         print(f"pg_once: {missing}", file=sys.stderr)
         sys.exit(3 if isinstance(missing, NotPackaged) else 1)
+    except OSError as error:
+        print(f"pg_once: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -56,9 +59,9 @@ def account():
     raise Missing("no account to run PostgreSQL as: root may not, and there is neither postgres nor nobody")
 
 
-def as_account(command):
-    """The command, run as the ordinary account."""
-    who = account()
+def as_account(command, who=None):
+    """The command, run as the ordinary account, or as another one that is named."""
+    who = who or account()
     if who is None:
         return list(command)
     return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--clear-groups", "--", *command]
