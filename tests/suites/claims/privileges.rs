@@ -200,8 +200,8 @@ fn default_privileges_leak_into_no_leaf() {
     let mut s = db.session_of(&owner);
     s.run(&format!("SELECT once.create_store('orders'); REVOKE ALL ON once.orders FROM {snoop}"));
     let before: Vec<String> = admin.column("SELECT leaf FROM once.partitions");
-    s.run("SET pg_once.precreate_days = 8");
-    s.run("CALL once.maintain()");
+    admin.run(&format!("ALTER ROLE {owner} SET pg_once.precreate_days = 8"));
+    db.session_of(&owner).run("CALL once.maintain()");
     let rows = admin.rows(
         "SELECT c.relname::text, c.relacl::text, p.relacl::text FROM pg_inherits i
            JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent

@@ -66,7 +66,6 @@ fn a_window_that_cannot_be_is_refused_and_claims_nothing() {
         "'-1 mon 27 days'",
         "'1 day -24 hours'",
         "'1 day -86401 seconds'",
-        "'-7 days 1 year -1 year'",
     ];
     if Server::under_test().major >= 17 {
         impossible.extend(["'infinity'", "'-infinity'"]);

@@ -1,0 +1,172 @@
+//! Midnight on a real server clock: two leaves, still one true.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pg_once_tests::clock::Instant;
+use pg_once_tests::shared::clocked;
+use pg_once_tests::{race, wait};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+#[test]
+fn a_claim_after_midnight_waits_for_one_before_it_and_is_refused() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let midnight = Instant::midnight(2031, 3, 1);
+    for (key, ending, expected, leaf) in [
+        ("commit", "COMMIT", false, "processed_events_20310228"),
+        ("rollback", "ROLLBACK", true, "processed_events_20310301"),
+    ] {
+        cluster.clock().set(midnight.plus(-60.0));
+        let (mut first, mut observer) = (db.session(), db.session());
+        first.claim("load");
+        cluster.clock().set(midnight.plus(-1.0));
+        first.run("BEGIN");
+        assert!(first.get::<bool>(&format!("SELECT once.claim_once('{key}', '1 day')")));
+        cluster.clock().set(midnight.plus(1.0));
+        let waiting = db.session().background(move |s| {
+            s.get::<bool>(&format!("SELECT once.claim_once('{key}', '1 day')"))
+        });
+        wait::blocked(&mut observer, waiting.pid());
+        first.run(ending);
+        assert_eq!(waiting.join().1, expected);
+        assert_eq!(observer.leaves_of(key), [leaf], "exactly one live row");
+        assert!(!observer.get::<bool>(&format!("SELECT once.claim_once('{key}', '1 day')")));
+    }
+}
+
+#[test]
+fn a_claim_before_midnight_refuses_after_it_for_as_long_as_its_window() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let midnight = Instant::midnight(2032, 1, 1);
+    cluster.clock().set(midnight.plus(-2.0));
+    let mut s = db.session();
+    assert!(s.get::<bool>("SELECT once.claim_once('k', '1 day')"));
+    for later in [2.0, 3_600.0, 86_000.0] {
+        cluster.clock().set(midnight.plus(later));
+        assert!(!s.get::<bool>("SELECT once.claim_once('k', '1 day')"), "{later} s after midnight");
+    }
+    assert_eq!(s.leaves_of("k"), ["processed_events_20311231"]);
+    cluster.clock().set(midnight.plus(86_401.0));
+    assert!(s.get::<bool>("SELECT once.claim_once('k', '1 day')"), "the window is over");
+    assert!(!s.get::<bool>("SELECT once.claim_once('k', '1 day')"));
+    assert_eq!(s.leaves_of("k"), ["processed_events_20311231", "processed_events_20320102"]);
+}
+
+#[test]
+fn a_clock_that_steps_back_over_midnight_still_refuses() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let midnight = Instant::midnight(2031, 8, 10);
+    cluster.clock().set(midnight.plus(5.0));
+    let (mut s, mut observer) = (db.session(), db.session());
+    assert!(s.claim("k"));
+    assert!(s.claim_many(&["m"])[0].1);
+    let mut open = db.session();
+    open.run("BEGIN");
+    assert!(open.claim("in flight"));
+    cluster.clock().set(midnight.plus(-10.0));
+    for s in [&mut s, &mut db.session()] {
+        assert!(!s.claim("k"));
+        assert!(!s.claim("m"));
+        assert_eq!(s.claim_many(&["k", "m"]), [("k".to_owned(), false), ("m".to_owned(), false)]);
+        assert_eq!(s.get::<i64>("SELECT count(*) FROM once.lookup('k')"), 1);
+        assert_eq!(
+            s.get::<String>("SELECT outcome::text FROM once.claim('in flight', wait => false)"),
+            "in_progress"
+        );
+    }
+    let waiting = db.session().background(|s| s.claim("in flight"));
+    wait::blocked(&mut observer, waiting.pid());
+    open.run("COMMIT");
+    assert!(!waiting.join().1);
+    assert!(s.claim("new"), "and new keys go on, in the leaf of the day before");
+    assert_eq!(s.leaves_of("new"), ["processed_events_20310809"]);
+    assert_eq!(s.leaves_of("k"), ["processed_events_20310810"]);
+    cluster.clock().set(midnight.plus(10.0));
+    assert!(!s.claim("new") && !s.claim("k") && !s.claim("in flight"));
+    // A bigger step back: three days.
+    cluster.clock().set(midnight.days(-3));
+    assert!(!s.claim("k"), "days ahead of the clock are looked into as well");
+}
+
+#[test]
+fn sixteen_sessions_across_five_midnights_give_every_key_to_one() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let mut sessions = db.sessions(16);
+    let seed: u64 = rand::rng().random();
+    println!("seed {seed}");
+    let first = Instant::midnight(2033, 2, 26);
+    cluster.clock().set(first.plus(-3_600.0));
+    sessions[0].claim("load");
+    sessions[0].run("CREATE TABLE wins (key text)");
+    for night in 0..5 {
+        let midnight = first.days(night);
+        cluster.clock().set(midnight.plus(-1.0));
+        let next = AtomicUsize::new(0);
+        race::all(&mut sessions, |number, s| {
+            let mut random = StdRng::seed_from_u64(seed ^ (number as u64 * 10 + night as u64));
+            // Everybody goes over the same keys, from where the others are.
+            while cluster.clock().now() < midnight.plus(1.0) {
+                let step = next.fetch_add(1, Ordering::Relaxed) / 8;
+                let key = format!("n{night}-{step}");
+                s.run("BEGIN");
+                let claimed = if random.random_bool(0.2) {
+                    s.claim_many(&[&format!("{key}b"), &key])[1].1
+                } else {
+                    s.claim(&key)
+                };
+                if claimed {
+                    s.run(&format!("INSERT INTO wins VALUES ('{key}')"));
+                }
+                s.run(if random.random_bool(0.3) { "ROLLBACK" } else { "COMMIT" });
+            }
+        });
+        let s = &mut sessions[0];
+        println!("night {night}: {} keys", next.into_inner() / 8);
+        assert_eq!(
+            s.column::<String>("SELECT key FROM wins GROUP BY key HAVING count(*) > 1"),
+            [""; 0],
+            "seed {seed}"
+        );
+        assert_eq!(s.claimed_twice("once.processed_events"), [""; 0], "seed {seed}");
+    }
+    let s = &mut sessions[0];
+    let lost: i64 =
+        s.get("SELECT count(*) FROM wins WHERE key NOT IN (SELECT key FROM once.processed_events)");
+    assert_eq!(lost, 0, "every true has its row");
+    for night in 0..5 {
+        let sides: i64 = s.get(&format!(
+            "SELECT count(DISTINCT tableoid) FROM once.processed_events WHERE key LIKE 'n{night}-%'"
+        ));
+        assert_eq!(sides, 2, "night {night} had claims on both sides of midnight");
+    }
+}
+
+#[test]
+fn sixteen_sessions_on_one_key_exactly_at_midnight_give_one_true() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let mut sessions = db.sessions(16);
+    cluster.clock().set(Instant::midnight(2034, 1, 1));
+    sessions[0].claim("load");
+    let mut sides = [0, 0];
+    for night in 2..22 {
+        let midnight = Instant::midnight(2034, 1, night);
+        cluster.clock().set(midnight.plus(-60.0));
+        sessions[0].claim(&format!("make the day {night}"));
+        cluster.clock().set(midnight.plus(-0.02));
+        let key = format!("night {night}");
+        // Each begins a little later than the one before, so that some are on either side.
+        let answers = race::all(&mut sessions, |number, s| {
+            std::thread::sleep(std::time::Duration::from_micros(2_500 * number as u64));
+            s.claim(&key)
+        });
+        assert_eq!(race::trues(&answers), 1, "night {night}");
+        let after = sessions[0].leaves_of(&key)[0].ends_with(&format!("{night:02}"));
+        sides[usize::from(after)] += 1;
+    }
+    println!("won before midnight {}, after it {}", sides[0], sides[1]);
+}
