@@ -15,7 +15,7 @@ MAJORS = $(if $(filter all,$(PG)),$(shell pgrx-config/servers majors),$(PG))
 help: ## shows this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo '  PG=15, 16 or 18 (the default) chooses the PostgreSQL major; build, test and lint take PG=all too.'
+	@echo '  PG=15, 16, 17 or 18 (the default) chooses the PostgreSQL major; build, test and lint take PG=all too.'
 	@echo '  PG_CONFIG=/path/to/pg_config takes an installed server instead of one that is got.'
 
 demo: ## what happens if a consumer dies between commit and ack, on real messages; leaves a server to play with

@@ -161,7 +161,6 @@ def debian(packages, what, wanted_by):
                 raise NotPackaged(f"{what}: {release()} has no package {package}")
         raise Missing(f"{wanted_by} needs {what}: let root run `apt-get install {names}`")
     log = os.path.join(home(), "servers", "apt.log")
-    say(f"installing {what}: {names}")
     with alone("apt"), open(log, "w", encoding="utf-8") as out:
         def run(*command):
             return subprocess.run(["apt-get", "-y", "-o", "DPkg::Lock::Timeout=300", *command],
@@ -172,6 +171,7 @@ def debian(packages, what, wanted_by):
         for package in packages:
             if _offered(package) is False:
                 raise NotPackaged(f"{what}: {release()} has no package {package}")
+        say(f"installing {what}: {names}")
         install = ["install", "--no-install-recommends", *packages]
         # Old lists name files that the mirrors no longer have: once more with new ones.
         if not run(*install) and not (run("update") and run(*install)):
