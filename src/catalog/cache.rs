@@ -10,6 +10,7 @@ use super::schema;
 use crate::domain::day::Instant;
 use crate::error::Refusal;
 use crate::pg::bounds::{self, Range};
+use crate::pg::layout::Layout;
 use crate::pg::{inval, privilege, table};
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
@@ -17,7 +18,7 @@ use std::ffi::CString;
 use std::rc::Rc;
 
 /// A leaf: a partition that holds the claims of a range of instants, as a rule one UTC day.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Leaf {
     /// The table.
     pub table: Oid,
@@ -25,6 +26,19 @@ pub struct Leaf {
     pub range: Range,
     /// No claim in it expires later. The end of time where nobody promised anything.
     pub keep_until: Instant,
+    /// What it looks like, once somebody has looked.
+    pub layout: Cell<Option<Layout>>,
+    /// Whether nothing was ever written to it, as far as this session has heard. See [`wrote_to`].
+    pub unwritten: Cell<bool>,
+    /// Whether this session has told the others that it writes to it.
+    announced: Cell<bool>,
+}
+
+impl Leaf {
+    /// Whether the leaf holds claims made at `at`.
+    pub fn holds(&self, at: Instant) -> bool {
+        self.range.from <= at && at < self.range.to
+    }
 }
 
 /// A store as the catalog had it.
@@ -48,11 +62,6 @@ impl Store {
         self.current.get()
     }
 
-    /// The leaf that claims made at `now` go to.
-    pub fn leaf_at(&self, now: Instant) -> Option<&Leaf> {
-        self.leaves.iter().find(|leaf| leaf.range.from <= now && now < leaf.range.to)
-    }
-
     /// The name, for messages.
     pub fn display_name(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
@@ -63,19 +72,52 @@ thread_local! {
     static STORES: RefCell<Vec<Rc<Store>>> = const { RefCell::new(Vec::new()) };
     /// Counts messages, so that a read of the catalog can tell that one arrived meanwhile.
     static MESSAGES: Cell<u64> = const { Cell::new(0) };
+    /// The table whose invalidation says that some session has begun to write to some leaf:
+    /// once.leaf_promise, which hardly any session has open.
+    static WRITES: Cell<Option<Oid>> = const { Cell::new(None) };
 }
 
 fn on_change(table: Option<Oid>) {
     MESSAGES.with(|n| n.set(n.get().wrapping_add(1)));
+    let writes = table.is_some() && table == WRITES.with(Cell::get);
     STORES.with(|stores| {
         // A shared borrow: while the list is being changed no message can arrive, because nothing
         // of PostgreSQL is called then.
-        if let Ok(stores) = stores.try_borrow() {
-            for store in stores.iter().filter(|s| table.is_none_or(|t| t == s.table)) {
+        let Ok(stores) = stores.try_borrow() else { return };
+        for store in stores.iter() {
+            if table.is_none_or(|table| table == store.table) {
                 store.current.set(false);
+            }
+            for leaf in &store.leaves {
+                if writes {
+                    leaf.unwritten.set(false);
+                }
+                if table.is_none_or(|table| table == leaf.table) {
+                    leaf.layout.set(None);
+                    leaf.unwritten.set(false);
+                    leaf.announced.set(false);
+                }
             }
         }
     });
+}
+
+/// Called after a claim was written to `leaf`, with the key's lock still held: the first time, every
+/// session is told, at once and whatever becomes of this transaction, that its `unwritten` marks are
+/// stale.
+///
+/// Why it is enough: a session marks a leaf unwritten only after seeing that its file has no page,
+/// under the key's lock. Whoever writes to it afterwards makes a page first; then either this is the
+/// writer's first row there, and the message is out before the key's lock is, or the writer has told of
+/// an earlier one, and the file, which never gets shorter under its name, had a page already.
+pub fn wrote_to(leaf: &Leaf) {
+    if leaf.announced.get() {
+        return;
+    }
+    if let Some(marker) = WRITES.with(Cell::get) {
+        inval::announce_now(marker);
+    }
+    leaf.announced.set(true);
 }
 
 /// The store of this name, from the cache or the catalog. None where there is none.
@@ -139,10 +181,19 @@ pub fn retention_of(store: Oid) -> Result<Option<i64>, Refusal> {
 /// The leaves of a store as the catalog has them now, newest first.
 pub fn leaves_of(store: Oid) -> Result<Vec<Leaf>, Refusal> {
     let promises = bounds::relation_in(schema()?, c"leaf_promise").ok_or(Refusal::NotInstalled)?;
+    WRITES.with(|marker| marker.set(Some(promises)));
     let mut leaves: Vec<Leaf> = bounds::children(store)
         .into_iter()
         .filter_map(|table| {
-            Some(Leaf { table, range: bounds::range_of(table)?, keep_until: i64::MAX })
+            let range = bounds::range_of(table)?;
+            Some(Leaf {
+                table,
+                range,
+                keep_until: i64::MAX,
+                layout: Cell::new(None),
+                unwritten: Cell::new(false),
+                announced: Cell::new(false),
+            })
         })
         .collect();
     leaves.sort_by_key(|leaf| std::cmp::Reverse(leaf.range.from));

@@ -99,7 +99,9 @@ fn create_bare(store: Oid, name: &str, model: Option<Oid>) -> Result<(), Refusal
              FROM pg_class c, pg_options_to_table(c.reloptions) o WHERE c.oid = $1",
             &[model.into()],
         )?,
-        None => Vec::new(),
+        // Giving empty pages back would take a lock that stops claims, and make a leaf look as if
+        // nothing had ever been written to it.
+        None => vec!["vacuum_truncate = 'false'".to_owned()],
     };
     let with =
         if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };

@@ -11,7 +11,7 @@
 //! some DDL has locked. Each of these means letting go, waiting, starting over.
 
 use super::{Answer, Outcome, Settings, Terms, window};
-use crate::catalog::cache::{self, Leaf, Store};
+use crate::catalog::cache::{self, Store};
 use crate::catalog::making;
 use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
@@ -21,10 +21,10 @@ use crate::pg::index::Found;
 use crate::pg::lock::OwnLock;
 use crate::pg::privilege::{self, TableRight};
 use crate::pg::relation::Opened;
+use crate::pg::session;
 use crate::pg::snapshot::{self, View};
 use crate::pg::text::Text;
-use crate::pg::tuple::{NewRow, Replaced};
-use crate::pg::{inval, session};
+use crate::pg::tuple::{Bulk, NewRow, Replaced};
 use crate::storage::OpenLeaf;
 use pgrx::pg_sys::TransactionId;
 use std::rc::Rc;
@@ -35,14 +35,16 @@ pub struct Arbiter<'a> {
     settings: &'a Settings,
     effect: Text,
     pinned: bool,
+    bulk: Option<Bulk>,
     desk: Option<Desk>,
 }
 
-/// What is open: today's leaf to write to, and the others as far as they were looked at.
+/// What is open: today's leaf to write to, and of the store's leaves, place by place, those that were
+/// looked at.
 struct Desk {
     today: OpenLeaf,
-    others: Vec<(Leaf, Option<OpenLeaf>)>,
-    leaf: Leaf,
+    others: Vec<Option<OpenLeaf>>,
+    place: usize,
     store: Rc<Store>,
 }
 
@@ -68,8 +70,15 @@ impl<'a> Arbiter<'a> {
             settings,
             effect: Text::new(terms.effect),
             pinned: snapshot::is_pinned(),
+            bulk: None,
             desk: None,
         }
+    }
+
+    /// For a call that will claim many keys.
+    pub fn in_bulk(mut self) -> Arbiter<'a> {
+        self.bulk = Some(Bulk::new());
+        self
     }
 
     /// Claims one key, which the caller has checked.
@@ -103,9 +112,9 @@ impl<'a> Arbiter<'a> {
                     self.desk = Some(desk);
                 }
                 Look::LeafBusy(place) => {
-                    let (leaf, opened) = &mut desk.others[place];
-                    *opened = OpenLeaf::to_search(leaf.table, View::Dirty)?;
-                    if opened.is_some() {
+                    desk.others[place] =
+                        OpenLeaf::to_search(&desk.store.leaves[place], View::Dirty)?;
+                    if desk.others[place].is_some() {
                         self.desk = Some(desk);
                     } else {
                         cache::forget(&desk.store);
@@ -121,12 +130,12 @@ impl<'a> Arbiter<'a> {
         loop {
             let store = self.store()?;
             let now = (self.settings.clock)();
-            let Some(&leaf) = store.leaf_at(now) else {
+            let Some(place) = store.leaves.iter().position(|leaf| leaf.holds(now)) else {
                 making::leaf(&store, Day::of(now))?;
                 cache::forget(&store);
                 continue;
             };
-            let opened = OpenLeaf::to_write(leaf.table);
+            let opened = OpenLeaf::to_write(&store.leaves[place]);
             // Taking the lock has let messages in: the leaf may have been detached or dropped.
             if !store.is_current() {
                 continue;
@@ -135,8 +144,7 @@ impl<'a> Arbiter<'a> {
                 cache::forget(&store);
                 continue;
             };
-            let others = window::others(&store, &leaf, now).map(|&leaf| (leaf, None)).collect();
-            return Ok(Desk { today, others, leaf, store });
+            return Ok(Desk { today, others: Vec::new(), place, store });
         }
     }
 
@@ -157,11 +165,11 @@ impl<'a> Arbiter<'a> {
 
     /// One look and, where the key is free, the write. The key's lock lives no longer than this.
     fn look(&self, desk: &mut Desk, key: &Text) -> Result<Look, Refusal> {
-        let number = lock_number(desk.store.table.to_u32(), self.terms.effect, key.bytes());
-        let _key_lock = OwnLock::key(number);
-        inval::accept();
-        let now = (self.settings.clock)();
-        if !desk.store.is_current() || now < desk.leaf.range.from || desk.leaf.range.to <= now {
+        let store = Rc::clone(&desk.store);
+        let number = lock_number(store.table.to_u32(), self.terms.effect, key.bytes());
+        let (_key_lock, now) = OwnLock::key(number);
+        let leaf = &store.leaves[desk.place];
+        if !store.is_current() || !leaf.holds(now) {
             return Ok(Look::Stale);
         }
         let expired = match desk.today.find(key, &self.effect) {
@@ -172,20 +180,12 @@ impl<'a> Arbiter<'a> {
             },
             None => None,
         };
-        for place in 0..desk.others.len() {
-            let (leaf, opened) = &mut desk.others[place];
-            if leaf.keep_until <= now {
-                continue;
-            }
-            if opened.as_ref().is_none_or(OpenLeaf::has_outgrown) {
-                *opened = None;
-                match OpenLeaf::to_search_at_once(leaf.table, View::Dirty)? {
-                    Opened::Open(leaf) => *opened = Some(leaf),
-                    Opened::Busy => return Ok(Look::LeafBusy(place)),
-                    Opened::Gone => return Ok(Look::Stale),
-                }
-            }
-            let Some(opened) = opened else { return Ok(Look::Stale) };
+        for place in window::others(&store, desk.place, now) {
+            let opened = match desk.other(place)? {
+                Opened::Open(opened) => opened,
+                Opened::Busy => return Ok(Look::LeafBusy(place)),
+                Opened::Gone => return Ok(Look::Stale),
+            };
             let Some(found) = opened.find(key, &self.effect) else { continue };
             match self.judge(opened, found, now)? {
                 // Left behind: its day goes as a whole.
@@ -225,9 +225,10 @@ impl<'a> Arbiter<'a> {
         now: Instant,
     ) -> Result<Look, Refusal> {
         let store = &desk.store;
+        let leaf = &store.leaves[desk.place];
         let expires_at = match expiry(now, self.terms.ttl, store.retention) {
             // No claim outlives what its leaf was promised for.
-            Ok(at) if at <= desk.leaf.keep_until => at,
+            Ok(at) if at <= leaf.keep_until => at,
             Err(SpanFault::NotPositive) => return Err(Refusal::TtlNotPositive),
             _ => {
                 let (store, retention) = (store.display_name(), store.retention);
@@ -236,13 +237,14 @@ impl<'a> Arbiter<'a> {
         };
         let row = NewRow { claimed_at: now, expires_at, key, effect: &self.effect };
         match expired {
-            None => desk.today.insert(&row)?,
+            None => desk.today.insert(&row, self.bulk.as_ref())?,
             Some(found) => match desk.today.replace(&found, &row)? {
                 Replaced::Done => {}
                 Replaced::Busy => return Ok(Look::RowBusy),
                 Replaced::Changed => return Ok(Look::Stale),
             },
         }
+        cache::wrote_to(leaf);
         let window = Some((now, expires_at));
         Ok(Look::Decided(Answer { outcome: Outcome::Claimed, window }))
     }
@@ -250,7 +252,25 @@ impl<'a> Arbiter<'a> {
 
 impl Desk {
     fn leaf_at(&mut self, place: Option<usize>) -> &mut OpenLeaf {
-        place.and_then(|place| self.others[place].1.as_mut()).unwrap_or(&mut self.today)
+        let other = place.and_then(|place| self.others.get_mut(place)?.as_mut());
+        other.unwrap_or(&mut self.today)
+    }
+
+    /// The leaf at a place, opened if it can be at once.
+    fn other(&mut self, place: usize) -> Result<Opened<&mut OpenLeaf>, Refusal> {
+        if self.others.is_empty() {
+            self.others.resize_with(self.store.leaves.len(), || None);
+        }
+        let slot = &mut self.others[place];
+        if slot.as_ref().is_none_or(OpenLeaf::has_outgrown) {
+            *slot = None;
+            match OpenLeaf::to_search_at_once(&self.store.leaves[place], View::Dirty)? {
+                Opened::Open(opened) => *slot = Some(opened),
+                Opened::Busy => return Ok(Opened::Busy),
+                Opened::Gone => return Ok(Opened::Gone),
+            }
+        }
+        Ok(slot.as_mut().map_or(Opened::Gone, Opened::Open))
     }
 }
 

@@ -24,7 +24,7 @@ pub fn claim_many(
     order.sort_unstable_by(|&a, &b| keys[a as usize].cmp(keys[b as usize]).then(a.cmp(&b)));
 
     let mut claimed = vec![false; keys.len()];
-    let mut arbiter = Arbiter::new(terms, settings);
+    let mut arbiter = Arbiter::new(terms, settings).in_bulk();
     let mut key = Text::new(b"");
     let mut previous: Option<&[u8]> = None;
     for place in order {

@@ -38,7 +38,7 @@ pub fn lookup(
     let (key, effect) = (Text::new(key), Text::new(effect));
     for leaf in store.leaves.iter().filter(|leaf| leaf.keep_until > now) {
         // A leaf that is gone had nothing live.
-        let Some(mut opened) = OpenLeaf::to_search(leaf.table, View::Statement)? else { continue };
+        let Some(mut opened) = OpenLeaf::to_search(leaf, View::Statement)? else { continue };
         if let Some(found) = opened.find(&key, &effect).filter(|found| now < found.expires_at) {
             return Ok(Some(Claim {
                 claimed_at: found.claimed_at,

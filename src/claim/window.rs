@@ -1,14 +1,18 @@
 //! Which leaves of a store can hold a live claim.
 
-use crate::catalog::cache::{Leaf, Store};
+use crate::catalog::cache::Store;
 use crate::domain::day::Instant;
 
-/// Every leaf whose promise is not over, newest first, but `today`'s own, which is looked at before
-/// them. Days ahead belong to them too: a clock that was ahead may have left claims there.
-pub fn others<'a>(
-    store: &'a Store,
-    today: &'a Leaf,
-    now: Instant,
-) -> impl Iterator<Item = &'a Leaf> {
-    store.leaves.iter().filter(move |leaf| leaf.table != today.table && leaf.keep_until > now)
+/// The places of every leaf whose promise is not over and that was ever written to, newest first, but
+/// `today`'s own, which is looked at before them. Days ahead belong to them too: a clock that was
+/// ahead may have left claims there.
+pub fn others(store: &Store, today: usize, now: Instant) -> impl Iterator<Item = usize> {
+    store
+        .leaves
+        .iter()
+        .enumerate()
+        .filter(move |(place, leaf)| {
+            *place != today && leaf.keep_until > now && !leaf.unwritten.get()
+        })
+        .map(|(place, _)| place)
 }

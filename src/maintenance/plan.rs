@@ -17,7 +17,7 @@ pub fn due(leaves: &[Leaf], now: Instant) -> Vec<Leaf> {
     let over = |leaf: &&Leaf| {
         leaf.range.from != i64::MIN && leaf.range.to <= now && leaf.keep_until <= now
     };
-    let mut due: Vec<Leaf> = leaves.iter().filter(over).copied().collect();
+    let mut due: Vec<Leaf> = leaves.iter().filter(over).cloned().collect();
     due.sort_by_key(|leaf| leaf.range.from);
     due
 }

@@ -6,8 +6,9 @@ use super::relation::{Opened, Relation};
 use super::rows::Json;
 use super::snapshot::{SearchSnapshot, View};
 use super::text::Text;
-use super::unwinding;
+use super::{raw, unwinding};
 use pgrx::pg_sys;
+use std::cell::OnceCell;
 
 /// The open primary key of a leaf: unique, on (key, effect), compared byte for byte.
 pub struct PrimaryKey {
@@ -21,7 +22,7 @@ impl PrimaryKey {
     pub fn open(leaf: &Relation) -> Option<PrimaryKey> {
         let oid = key_index(leaf)?;
         // SAFETY: the leaf is open and locked, so that an index in its list exists.
-        let rel = unsafe { pg_sys::index_open(oid, leaf.access().mode()) };
+        let rel = unsafe { raw::step(|| raw::index_open(oid, leaf.access().mode())) };
         PrimaryKey { rel, closing_mode: leaf.access().closing_mode() }.checked()
     }
 
@@ -78,7 +79,7 @@ impl Drop for PrimaryKey {
             return;
         }
         // SAFETY: opened by this handle under this resource owner, closed once.
-        unsafe { pg_sys::index_close(self.rel, self.closing_mode) }
+        unsafe { raw::step(|| raw::index_close(self.rel, self.closing_mode)) }
     }
 }
 
@@ -121,12 +122,16 @@ impl Search {
         let mut snapshot = SearchSnapshot::new(view);
         // SAFETY: both relations are open; the snapshot has an address of its own that lives as
         // long as the scan; the slot belongs to this handle.
-        unsafe {
-            let scan = begin_scan(leaf.raw(), index.raw(), snapshot.raw());
-            let slot = pg_sys::table_slot_create(leaf.raw(), std::ptr::null_mut());
-            let keys = Box::new([equality(1), equality(2)]);
-            Search { scan, slot, snapshot, keys, layout }
-        }
+        let snapshot_at = snapshot.raw();
+        let (scan, slot) = unsafe {
+            raw::step(|| {
+                (
+                    begin_scan(leaf.raw(), index.raw(), snapshot_at),
+                    raw::table_slot_create(leaf.raw(), std::ptr::null_mut()),
+                )
+            })
+        };
+        Search { scan, slot, snapshot, keys: Box::new(equalities()), layout }
     }
 
     /// The first row version with this key and effect that the view shows, if any. Its page stays
@@ -137,9 +142,18 @@ impl Search {
         // SAFETY: scan, slot and snapshot are this handle's own and alive; the key values live
         // longer than this call, and nothing looks at them after it but a new search sets them.
         unsafe {
-            pg_sys::index_rescan(self.scan, self.keys.as_mut_ptr(), 2, std::ptr::null_mut(), 0);
+            let keys = self.keys.as_mut_ptr();
             let direction = pg_sys::ScanDirection::ForwardScanDirection;
-            if !pg_sys::index_getnext_slot(self.scan, direction, self.slot) {
+            let wanted = self.layout.instants_end();
+            let found = raw::step(|| {
+                raw::index_rescan(self.scan, keys, 2, std::ptr::null_mut(), 0);
+                let found = raw::index_getnext_slot(self.scan, direction, self.slot);
+                if found {
+                    raw::slot_getsomeattrs_int(self.slot, wanted);
+                }
+                found
+            });
+            if !found {
                 return None;
             }
             Some(Found {
@@ -205,9 +219,13 @@ impl Search {
         (!is_null).then_some(value)
     }
 
-    /// A timestamptz column, NULL (which no layout of ours allows) as the origin of time.
+    /// A timestamptz column, which `find` has read out of the row already.
     fn instant(&self, column: Column) -> i64 {
-        self.value(column).map_or(0, |value| value.value() as i64)
+        // SAFETY: the slot has values for every attribute up to the last of the two instants; their
+        // columns are NOT NULL.
+        unsafe {
+            (*(*self.slot).tts_values.add(self.layout.number(column) as usize - 1)).value() as i64
+        }
     }
 }
 
@@ -219,8 +237,10 @@ impl Drop for Search {
         // SAFETY: both were made by this handle and are given back once; ending the scan and
         // dropping the slot release every pin.
         unsafe {
-            pg_sys::index_endscan(self.scan);
-            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
+            raw::step(|| {
+                raw::index_endscan(self.scan);
+                raw::ExecDropSingleTupleTableSlot(self.slot);
+            });
         }
     }
 }
@@ -235,17 +255,29 @@ unsafe fn begin_scan(
     // SAFETY: the caller's promise.
     unsafe {
         #[cfg(feature = "pg18")]
-        return pg_sys::index_beginscan(leaf, index, snapshot, std::ptr::null_mut(), 2, 0);
+        return raw::index_beginscan(leaf, index, snapshot, std::ptr::null_mut(), 2, 0);
         #[cfg(not(feature = "pg18"))]
-        return pg_sys::index_beginscan(leaf, index, snapshot, 2, 0);
+        return raw::index_beginscan(leaf, index, snapshot, 2, 0);
     }
 }
 
-/// `index column = value`, by texteq in collation "C".
+thread_local! {
+    /// The two conditions without their values; made once, because looking the function up costs more
+    /// than the rest of a search's preparation.
+    static EQUALITIES: OnceCell<[pg_sys::ScanKeyData; 2]> = const { OnceCell::new() };
+}
+
+/// `key = ? AND effect = ?`, by texteq in collation "C".
+fn equalities() -> [pg_sys::ScanKeyData; 2] {
+    EQUALITIES.with(|keys| *keys.get_or_init(|| [equality(1), equality(2)]))
+}
+
 fn equality(column: i16) -> pg_sys::ScanKeyData {
-    // SAFETY: fills a zeroed key; texteq is a built-in function that outlives everything.
+    // SAFETY: fills a zeroed key; texteq is a built-in function, and what is remembered of it is
+    // made in a memory context that lives as long as the session.
     unsafe {
         let mut key: pg_sys::ScanKeyData = std::mem::zeroed();
+        let old = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
         pg_sys::ScanKeyInit(
             &mut key,
             column,
@@ -253,6 +285,7 @@ fn equality(column: i16) -> pg_sys::ScanKeyData {
             pg_sys::Oid::from(pg_sys::F_TEXTEQ),
             pg_sys::Datum::from(0usize),
         );
+        pg_sys::MemoryContextSwitchTo(old);
         key.sk_collation = pg_sys::C_COLLATION_OID;
         key
     }

@@ -32,6 +32,22 @@ pub fn accept() {
     unsafe { pg_sys::AcceptInvalidationMessages() }
 }
 
+/// Tells every session now, whatever becomes of this transaction, that what it remembers of a
+/// relation is stale.
+pub fn announce_now(relid: pg_sys::Oid) {
+    // SAFETY: a zeroed message is valid for each of its forms; the queue copies it. An entry that a
+    // session does not have is not looked for further.
+    unsafe {
+        let mut message: pg_sys::SharedInvalidationMessage = std::mem::zeroed();
+        message.rc = pg_sys::SharedInvalRelcacheMsg {
+            id: pg_sys::SHAREDINVALRELCACHE_ID as i8,
+            dbId: pg_sys::MyDatabaseId,
+            relId: relid,
+        };
+        pg_sys::SendSharedInvalidMessages(&message, 1);
+    }
+}
+
 /// Tells every session, at commit, that this relation's entry is stale; this session at once.
 pub fn announce(relid: pg_sys::Oid) {
     // SAFETY: takes any oid and does nothing for a relation that does not exist.

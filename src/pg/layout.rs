@@ -62,6 +62,11 @@ impl Layout {
         self.numbers[column as usize]
     }
 
+    /// How many attributes a row is read up to for its two instants.
+    pub(super) fn instants_end(&self) -> i32 {
+        i32::from(self.number(Column::ClaimedAt).max(self.number(Column::ExpiresAt)))
+    }
+
     /// Whether the leaf is only what we made.
     pub fn is_plain(&self) -> bool {
         self.plain

@@ -5,7 +5,7 @@
 //! application's advisory locks nor be taken or released by one.
 
 use super::relation::Relation;
-use super::unwinding;
+use super::{raw, unwinding};
 use pgrx::pg_sys;
 
 /// Fourth field of a key's lock tag: shows as objsubid in pg_locks.
@@ -22,9 +22,20 @@ pub struct OwnLock {
 
 impl OwnLock {
     /// Waits for the lock on a key's number (SQLSTATE 55P03 after lock_timeout, 57014 when
-    /// cancelled, 40P01 in a deadlock).
-    pub fn key(number: u64) -> OwnLock {
-        OwnLock::acquire(number, KEY_SPACE)
+    /// cancelled, 40P01 in a deadlock), then takes in what other sessions have changed and reads
+    /// the clock.
+    pub fn key(number: u64) -> (OwnLock, i64) {
+        let tag = tag(number, KEY_SPACE);
+        // SAFETY: the tag is a plain value that LockAcquire copies; messages may be taken in
+        // wherever a lock may be taken.
+        let now = unsafe {
+            raw::step(|| {
+                raw::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false);
+                raw::AcceptInvalidationMessages();
+                raw::GetCurrentTimestamp()
+            })
+        };
+        (OwnLock { tag }, now)
     }
 
     /// Waits for the right to have a store, or a day of it, made.
@@ -35,7 +46,9 @@ impl OwnLock {
     fn acquire(number: u64, space: u16) -> OwnLock {
         let tag = tag(number, space);
         // SAFETY: the tag is a plain value that LockAcquire copies.
-        unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false) };
+        unsafe {
+            raw::step(|| raw::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false));
+        }
         OwnLock { tag }
     }
 }
@@ -67,7 +80,7 @@ impl Drop for OwnLock {
         }
         // SAFETY: the lock was taken by `acquire` under this resource owner and not released since.
         unsafe {
-            pg_sys::LockRelease(&self.tag, pg_sys::ExclusiveLock as i32, false);
+            raw::step(|| raw::LockRelease(&self.tag, pg_sys::ExclusiveLock as i32, false));
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod layout;
 pub mod lock;
 pub mod privilege;
 pub mod procedure;
+mod raw;
 pub mod relation;
 pub mod rows;
 pub mod session;

@@ -1,7 +1,7 @@
 //! Opened tables. A leaf may vanish between a cached list and its lock: opening answers that as a
 //! value, never as an error.
 
-use super::unwinding;
+use super::{raw, unwinding};
 use pgrx::pg_sys;
 
 /// What an opened table may be used for.
@@ -49,7 +49,7 @@ impl Relation {
     /// Opens a table, waiting for its lock. None when it is gone.
     pub fn open(relid: pg_sys::Oid, access: Access) -> Option<Relation> {
         // SAFETY: try_table_open takes any oid and answers NULL for a relation that is gone.
-        let rel = unsafe { pg_sys::try_table_open(relid, access.mode()) };
+        let rel = unsafe { raw::step(|| raw::try_table_open(relid, access.mode())) };
         (!rel.is_null()).then_some(Relation { rel, access })
     }
 
@@ -93,6 +93,16 @@ impl Relation {
         }
     }
 
+    /// True where VACUUM does not give empty pages at the end back, so that a table that was
+    /// written to once does not become empty again under the same name.
+    pub fn keeps_its_pages(&self) -> bool {
+        // SAFETY: the relation is open; an ordinary table's options are StdRdOptions.
+        unsafe {
+            let options = (*self.rel).rd_options.cast::<pg_sys::StdRdOptions>();
+            !options.is_null() && truncation_is_off(&*options)
+        }
+    }
+
     /// The table's name, for messages.
     pub fn name(&self) -> String {
         // SAFETY: the relation is open, and a name is NUL-terminated.
@@ -104,12 +114,19 @@ impl Relation {
     }
 }
 
+fn truncation_is_off(options: &pg_sys::StdRdOptions) -> bool {
+    #[cfg(feature = "pg18")]
+    return options.vacuum_truncate_set && !options.vacuum_truncate;
+    #[cfg(not(feature = "pg18"))]
+    return !options.vacuum_truncate;
+}
+
 impl Drop for Relation {
     fn drop(&mut self) {
         if unwinding() {
             return;
         }
         // SAFETY: opened by this handle under this resource owner, closed once.
-        unsafe { pg_sys::table_close(self.rel, self.access.closing_mode()) }
+        unsafe { raw::step(|| raw::table_close(self.rel, self.access.closing_mode())) }
     }
 }

@@ -3,6 +3,7 @@
 use super::index::{PrimaryKey, Search};
 use super::layout::COLUMNS;
 use super::lock::RowId;
+use super::raw;
 use super::relation::Relation;
 use super::text::Text;
 use pgrx::pg_sys;
@@ -45,78 +46,119 @@ pub enum Replaced {
     Changed,
 }
 
-/// A row version in memory of its own.
-struct Formed(pg_sys::HeapTuple);
+/// Where rows of one call go: remembers the last page, so that many rows fill it without looking for
+/// room each time.
+pub struct Bulk(pg_sys::BulkInsertState);
 
-impl Formed {
-    fn new(leaf: &Relation, row: &NewRow) -> Formed {
-        let (mut values, mut nulls) = row.values();
-        // SAFETY: a plain leaf has exactly these columns in this order; the values are copied.
-        Formed(unsafe {
-            pg_sys::heap_form_tuple((*leaf.raw()).rd_att, values.as_mut_ptr(), nulls.as_mut_ptr())
-        })
-    }
-
-    fn add_to_index(&self, leaf: &Relation, index: &PrimaryKey, row: &NewRow, unchanged: bool) {
-        let mut values = [row.key.datum(), row.effect.datum()];
-        let mut nulls = [false; 2];
-        // SAFETY: both relations are open for writing; the row version has its place in the heap.
-        // A btree needs no IndexInfo, and the uniqueness check either passes or raises 23505.
-        unsafe {
-            pg_sys::index_insert(
-                index.raw(),
-                values.as_mut_ptr(),
-                nulls.as_mut_ptr(),
-                &mut (*self.0).t_self,
-                leaf.raw(),
-                pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
-                unchanged,
-                std::ptr::null_mut(),
-            );
-        }
+impl Bulk {
+    /// For a call that will insert many rows.
+    pub fn new() -> Bulk {
+        // SAFETY: allocated in the call's memory context.
+        Bulk(unsafe { pg_sys::GetBulkInsertState() })
     }
 }
 
-impl Drop for Formed {
+impl Drop for Bulk {
     fn drop(&mut self) {
         if super::unwinding() {
             return;
         }
-        // SAFETY: made by heap_form_tuple and freed once.
-        unsafe { pg_sys::heap_freetuple(self.0) }
+        // SAFETY: made by `new`, freed once, with the pin it may hold.
+        unsafe { pg_sys::FreeBulkInsertState(self.0) }
     }
 }
 
 /// Writes a new row to a plain leaf. The primary key is the second line of defence: a row written
 /// past the claim protocol raises 23505 here.
-pub fn insert(leaf: &Relation, index: &PrimaryKey, row: &NewRow) {
-    let formed = Formed::new(leaf, row);
-    // SAFETY: the leaf is a heap open for writing; GetCurrentCommandId marks the command as used.
+pub fn insert(leaf: &Relation, index: &PrimaryKey, row: &NewRow, bulk: Option<&Bulk>) {
+    let (values, nulls) = row.values();
+    let bulk = bulk.map_or(std::ptr::null_mut(), |bulk| bulk.0);
+    // SAFETY: a plain leaf is a heap with exactly these columns in this order, open for writing; the
+    // values are copied into the row version, which is freed here. GetCurrentCommandId marks the
+    // command as used.
     unsafe {
-        let command = pg_sys::GetCurrentCommandId(true);
-        pg_sys::heap_insert(leaf.raw(), formed.0, command, 0, std::ptr::null_mut());
+        raw::step(|| {
+            let formed =
+                raw::heap_form_tuple((*leaf.raw()).rd_att, values.as_ptr(), nulls.as_ptr());
+            raw::heap_insert(leaf.raw(), formed, raw::GetCurrentCommandId(true), 0, bulk);
+            add_to_index(leaf, index, row, formed, false);
+            raw::heap_freetuple(formed);
+        });
     }
-    formed.add_to_index(leaf, index, row, false);
+}
+
+/// # Safety
+/// Called within a step; `formed` has its place in the heap of `leaf`, open for writing as `index` is.
+unsafe fn add_to_index(
+    leaf: &Relation,
+    index: &PrimaryKey,
+    row: &NewRow,
+    formed: pg_sys::HeapTuple,
+    unchanged: bool,
+) {
+    let mut values = [row.key.datum(), row.effect.datum()];
+    let mut nulls = [false; 2];
+    // SAFETY: the caller's promise. A btree needs no IndexInfo; its uniqueness check passes or
+    // raises 23505.
+    unsafe {
+        raw::index_insert(
+            index.raw(),
+            values.as_mut_ptr(),
+            nulls.as_mut_ptr(),
+            &mut (*formed).t_self,
+            leaf.raw(),
+            pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
+            unchanged,
+            std::ptr::null_mut(),
+        );
+    }
 }
 
 /// Replaces the row a search of this leaf found by a new claim of the same key: in place where the
-/// page has room (a HOT update, which leaves the index alone).
+/// page has room (a HOT update, which leaves the index alone). Waits for nobody.
 pub fn replace(leaf: &Relation, index: &PrimaryKey, old: RowId, row: &NewRow) -> Replaced {
-    let formed = Formed::new(leaf, row);
+    let (values, nulls) = row.values();
     let mut old = old.0;
-    // SAFETY: as in `insert`; the outputs are plain values. With wait = false nobody is waited for
-    // while the key lock is held.
+    // SAFETY: as in `insert`; the outputs are plain values, and heap_update sets the header flags of
+    // the new row version.
     let result = unsafe {
+        raw::step(|| {
+            let formed =
+                raw::heap_form_tuple((*leaf.raw()).rd_att, values.as_ptr(), nulls.as_ptr());
+            let result = update(leaf, &mut old, formed);
+            let flags = u32::from((*(*formed).t_data).t_infomask2);
+            if result == pg_sys::TM_Result::TM_Ok && flags & pg_sys::HEAP_ONLY_TUPLE == 0 {
+                add_to_index(leaf, index, row, formed, true);
+            }
+            raw::heap_freetuple(formed);
+            result
+        })
+    };
+    match result {
+        pg_sys::TM_Result::TM_Ok => Replaced::Done,
+        pg_sys::TM_Result::TM_BeingModified | pg_sys::TM_Result::TM_WouldBlock => Replaced::Busy,
+        _ => Replaced::Changed,
+    }
+}
+
+/// # Safety
+/// `formed` is a row version for `leaf`, a heap open for writing.
+unsafe fn update(
+    leaf: &Relation,
+    old: &mut pg_sys::ItemPointerData,
+    formed: pg_sys::HeapTuple,
+) -> pg_sys::TM_Result::Type {
+    // SAFETY: the caller's promise; the outputs are plain values.
+    unsafe {
         let mut failure: pg_sys::TM_FailureData = std::mem::zeroed();
         let mut mode: pg_sys::LockTupleMode::Type = 0;
-        let command = pg_sys::GetCurrentCommandId(true);
         #[cfg(not(feature = "pg15"))]
         let mut indexes: pg_sys::TU_UpdateIndexes::Type = 0;
-        pg_sys::heap_update(
+        raw::heap_update(
             leaf.raw(),
-            &mut old,
-            formed.0,
-            command,
+            old,
+            formed,
+            raw::GetCurrentCommandId(true),
             std::ptr::null_mut(),
             false,
             &mut failure,
@@ -124,20 +166,6 @@ pub fn replace(leaf: &Relation, index: &PrimaryKey, old: RowId, row: &NewRow) ->
             #[cfg(not(feature = "pg15"))]
             &mut indexes,
         )
-    };
-    match result {
-        pg_sys::TM_Result::TM_Ok => {
-            // SAFETY: heap_update set the header flags of the new row version.
-            let in_place = unsafe {
-                u32::from((*(*formed.0).t_data).t_infomask2) & pg_sys::HEAP_ONLY_TUPLE != 0
-            };
-            if !in_place {
-                formed.add_to_index(leaf, index, row, true);
-            }
-            Replaced::Done
-        }
-        pg_sys::TM_Result::TM_BeingModified | pg_sys::TM_Result::TM_WouldBlock => Replaced::Busy,
-        _ => Replaced::Changed,
     }
 }
 

@@ -2,6 +2,7 @@
 //! directly; any other through the executor. Which of the two is decided from the leaf as it is under
 //! its lock, at every opening.
 
+use crate::catalog::cache::Leaf;
 use crate::error::Refusal;
 use crate::pg::executor::{self, Stored};
 use crate::pg::index::{Found, PrimaryKey, Search};
@@ -10,8 +11,8 @@ use crate::pg::lock;
 use crate::pg::relation::{Access, Opened, Relation};
 use crate::pg::snapshot::View;
 use crate::pg::text::Text;
-use crate::pg::tuple::{self, NewRow, Replaced};
-use pgrx::pg_sys::{Oid, TransactionId};
+use crate::pg::tuple::{self, Bulk, NewRow, Replaced};
+use pgrx::pg_sys::TransactionId;
 
 /// An open leaf. Fields are dropped in order: the search before what it searches.
 pub struct OpenLeaf {
@@ -28,45 +29,56 @@ struct Content {
 
 impl OpenLeaf {
     /// Opens a leaf to write to, waiting for its lock; None when it is gone.
-    pub fn to_write(table: Oid) -> Result<Option<OpenLeaf>, Refusal> {
-        let Some(table) = Relation::open(table, Access::Write) else { return Ok(None) };
+    pub fn to_write(leaf: &Leaf) -> Result<Option<OpenLeaf>, Refusal> {
+        let Some(table) = Relation::open(leaf.table, Access::Write) else { return Ok(None) };
         let index = PrimaryKey::open(&table);
-        OpenLeaf::with(table, index, View::Dirty).map(Some)
+        OpenLeaf::with(leaf, table, index, View::Dirty).map(Some)
     }
 
     /// Opens a leaf to search, waiting for its lock; None when it is gone.
-    pub fn to_search(table: Oid, view: View) -> Result<Option<OpenLeaf>, Refusal> {
-        let Some(table) = Relation::open(table, Access::Read) else { return Ok(None) };
+    pub fn to_search(leaf: &Leaf, view: View) -> Result<Option<OpenLeaf>, Refusal> {
+        let Some(table) = Relation::open(leaf.table, Access::Read) else { return Ok(None) };
         if table.is_empty() {
             return Ok(Some(OpenLeaf { content: None, table }));
         }
         let index = PrimaryKey::open(&table);
-        OpenLeaf::with(table, index, view).map(Some)
+        OpenLeaf::with(leaf, table, index, view).map(Some)
     }
 
     /// Opens a leaf to search only if nobody stands in the way.
-    pub fn to_search_at_once(table: Oid, view: View) -> Result<Opened<OpenLeaf>, Refusal> {
-        let table = match Relation::try_open(table, Access::Read) {
+    pub fn to_search_at_once(leaf: &Leaf, view: View) -> Result<Opened<OpenLeaf>, Refusal> {
+        let table = match Relation::try_open(leaf.table, Access::Read) {
             Opened::Open(table) => table,
             Opened::Busy => return Ok(Opened::Busy),
             Opened::Gone => return Ok(Opened::Gone),
         };
         // The common case for the days ahead: nothing was ever written, nothing to look for.
         if table.is_empty() {
+            leaf.unwritten.set(table.keeps_its_pages());
             return Ok(Opened::Open(OpenLeaf { content: None, table }));
         }
         match PrimaryKey::try_open(&table) {
-            Opened::Open(index) => OpenLeaf::with(table, index, view).map(Opened::Open),
+            Opened::Open(index) => OpenLeaf::with(leaf, table, index, view).map(Opened::Open),
             Opened::Busy => Ok(Opened::Busy),
             Opened::Gone => Ok(Opened::Gone),
         }
     }
 
-    fn with(table: Relation, index: Option<PrimaryKey>, view: View) -> Result<OpenLeaf, Refusal> {
-        let found = index.and_then(|index| Some((Layout::of(&table, &index)?, index)));
+    fn with(
+        leaf: &Leaf,
+        table: Relation,
+        index: Option<PrimaryKey>,
+        view: View,
+    ) -> Result<OpenLeaf, Refusal> {
+        // Under the leaf's lock its layout stays what it is, and a change made before has let the
+        // remembered one be forgotten.
+        let found = index.and_then(|index| {
+            Some((leaf.layout.get().or_else(|| Layout::of(&table, &index))?, index))
+        });
         let Some((layout, index)) = found else {
             return Err(Refusal::UnusableLeaf(table.name()));
         };
+        leaf.layout.set(Some(layout));
         let search = Search::new(&table, &index, layout, view);
         Ok(OpenLeaf { content: Some(Content { search, index, layout }), table })
     }
@@ -116,12 +128,12 @@ impl OpenLeaf {
     }
 
     /// Writes a new claim.
-    pub fn insert(&mut self, row: &NewRow) -> Result<(), Refusal> {
+    pub fn insert(&mut self, row: &NewRow, bulk: Option<&Bulk>) -> Result<(), Refusal> {
         let Some(content) = &self.content else {
             return Err(Refusal::UnusableLeaf(self.table.name()));
         };
         if content.layout.is_plain() {
-            tuple::insert(&self.table, &content.index, row);
+            tuple::insert(&self.table, &content.index, row, bulk);
             return Ok(());
         }
         self.unaltered(executor::insert(&self.table, &content.layout, row))

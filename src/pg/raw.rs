@@ -1,0 +1,116 @@
+//! The functions of the claim path, declared here without pgrx's guard around each.
+//!
+//! pgrx calls every PostgreSQL function through a sigsetjmp of its own, which costs a claim of some
+//! sixty calls an eighth of its time. Here a whole step runs under one guard: [`step`].
+//!
+//! The signatures are those of the headers of the supported majors; pgrx's bindings, generated from
+//! the headers of the server built against, hold the types.
+
+use pgrx::pg_sys::{
+    BulkInsertState, CommandId, Datum, HeapTuple, IndexInfo, IndexScanDesc, IndexUniqueCheck,
+    ItemPointer, LOCKMODE, LOCKTAG, LockAcquireResult, LockTupleMode, Oid, Relation, ScanDirection,
+    ScanKey, Snapshot, TM_FailureData, TM_Result, TimestampTz, TupleDesc, TupleTableSlot,
+};
+use std::ffi::c_int;
+
+unsafe extern "C-unwind" {
+    // access/table.h, access/relation.h, access/genam.h
+    pub(super) fn try_table_open(relid: Oid, mode: LOCKMODE) -> Relation;
+    pub(super) fn table_close(rel: Relation, mode: LOCKMODE);
+    pub(super) fn index_open(relid: Oid, mode: LOCKMODE) -> Relation;
+    pub(super) fn index_close(rel: Relation, mode: LOCKMODE);
+    #[cfg(not(feature = "pg18"))]
+    pub(super) fn index_beginscan(
+        heap: Relation,
+        index: Relation,
+        snapshot: Snapshot,
+        keys: c_int,
+        orders: c_int,
+    ) -> IndexScanDesc;
+    #[cfg(feature = "pg18")]
+    pub(super) fn index_beginscan(
+        heap: Relation,
+        index: Relation,
+        snapshot: Snapshot,
+        instrument: *mut pgrx::pg_sys::IndexScanInstrumentation,
+        keys: c_int,
+        orders: c_int,
+    ) -> IndexScanDesc;
+    pub(super) fn index_rescan(
+        scan: IndexScanDesc,
+        keys: ScanKey,
+        count: c_int,
+        orders: ScanKey,
+        order_count: c_int,
+    );
+    pub(super) fn index_getnext_slot(
+        scan: IndexScanDesc,
+        direction: ScanDirection::Type,
+        slot: *mut TupleTableSlot,
+    ) -> bool;
+    pub(super) fn index_endscan(scan: IndexScanDesc);
+    pub(super) fn index_insert(
+        index: Relation,
+        values: *mut Datum,
+        nulls: *mut bool,
+        tid: ItemPointer,
+        heap: Relation,
+        check: IndexUniqueCheck::Type,
+        unchanged: bool,
+        info: *mut IndexInfo,
+    ) -> bool;
+    // access/tableam.h, executor/tuptable.h
+    pub(super) fn table_slot_create(
+        rel: Relation,
+        registry: *mut *mut pgrx::pg_sys::List,
+    ) -> *mut TupleTableSlot;
+    pub(super) fn ExecDropSingleTupleTableSlot(slot: *mut TupleTableSlot);
+    pub(super) fn slot_getsomeattrs_int(slot: *mut TupleTableSlot, count: c_int);
+    // access/htup_details.h, access/heapam.h
+    pub(super) fn heap_form_tuple(
+        descriptor: TupleDesc,
+        values: *const Datum,
+        nulls: *const bool,
+    ) -> HeapTuple;
+    pub(super) fn heap_freetuple(tuple: HeapTuple);
+    pub(super) fn heap_insert(
+        rel: Relation,
+        tuple: HeapTuple,
+        command: CommandId,
+        options: c_int,
+        bulk: BulkInsertState,
+    );
+    pub(super) fn heap_update(
+        rel: Relation,
+        old: ItemPointer,
+        tuple: HeapTuple,
+        command: CommandId,
+        crosscheck: Snapshot,
+        wait: bool,
+        failure: *mut TM_FailureData,
+        mode: *mut LockTupleMode::Type,
+        #[cfg(not(feature = "pg15"))] indexes: *mut pgrx::pg_sys::TU_UpdateIndexes::Type,
+    ) -> TM_Result::Type;
+    // storage/lock.h, utils/inval.h, access/xact.h, utils/timestamp.h
+    pub(super) fn LockAcquire(
+        tag: *const LOCKTAG,
+        mode: LOCKMODE,
+        session: bool,
+        dont_wait: bool,
+    ) -> LockAcquireResult::Type;
+    pub(super) fn LockRelease(tag: *const LOCKTAG, mode: LOCKMODE, session: bool) -> bool;
+    pub(super) fn AcceptInvalidationMessages();
+    pub(super) fn GetCurrentCommandId(used: bool) -> CommandId;
+    pub(super) fn GetCurrentTimestamp() -> TimestampTz;
+}
+
+/// Runs one step of calls into PostgreSQL under one guard: an error raised in it becomes a Rust
+/// panic at the step's edge.
+///
+/// # Safety
+/// As for the calls made in it; and no value with a destructor may be created and still alive where
+/// an error can be raised, because the jump out of `calls` runs no destructors.
+pub(super) unsafe fn step<T>(calls: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's promise; the backend has one thread.
+    unsafe { pgrx::pg_sys::ffi::pg_guard_ffi_boundary(calls) }
+}
