@@ -3,6 +3,10 @@
 //! `libfaketime` is preloaded into the server only and reads an offset from a file at every look at
 //! the clock. The time between two looks passes as it really does, so timeouts and sleeps inside
 //! the server stay right; only what time it is changes.
+//!
+//! Tests set the clock to the past. While the server waits, a signal handler sees real time (that is
+//! how `libfaketime` keeps waits right), so a timeout that is to end a wait would never be due in a
+//! future that real time has not reached.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,6 +46,7 @@ impl Clock {
             .env("FAKETIME_TIMESTAMP_FILE", &self.file)
             .env("FAKETIME_NO_CACHE", "1")
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .env("FAKETIME_DISABLE_SHM", "1")
             .env("NO_FAKE_STAT", "1");
     }
 
