@@ -1,6 +1,7 @@
 //! One key, many claimers: races, expiry, midnight, missing days, isolation levels, random schedules
 //! against the model, and crashes.
 
+mod by_hand;
 mod clock;
 mod crash;
 mod days;
