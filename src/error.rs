@@ -87,165 +87,227 @@ fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
+/// What a refusal says: all four, always.
 struct Words {
     code: Code,
     message: String,
-    detail: Option<String>,
-    hint: Option<String>,
+    detail: String,
+    hint: String,
+}
+
+fn words(
+    code: Code,
+    message: impl Into<String>,
+    detail: impl Into<String>,
+    hint: impl Into<String>,
+) -> Words {
+    Words { code, message: message.into(), detail: detail.into(), hint: hint.into() }
 }
 
 impl Refusal {
     fn words(&self) -> Words {
-        let words = |code, message: String| Words { code, message, detail: None, hint: None };
-        let hinted = |code, message: String, hint: String| Words {
-            code,
-            message,
-            detail: None,
-            hint: Some(hint),
-        };
         match self {
-            Refusal::NullArgument(name) => hinted(
+            Refusal::NullArgument(_)
+            | Refusal::NullElement(_)
+            | Refusal::Dimensions(_)
+            | Refusal::Key(_)
+            | Refusal::EffectTooLong(_)
+            | Refusal::TtlNotPositive
+            | Refusal::TtlTooLong { .. }
+            | Refusal::NotYet(_) => self.about_arguments(),
+            Refusal::BadInterval(_)
+            | Refusal::RetentionBelowHorizon { .. }
+            | Refusal::UnknownStore(_)
+            | Refusal::BadStoreName(_)
+            | Refusal::NameEncoding
+            | Refusal::InTransaction
+            | Refusal::NotInstalled => self.about_stores(),
+            Refusal::NoPrivilege { .. }
+            | Refusal::NotOwner(_)
+            | Refusal::MayNotCreate
+            | Refusal::RowSecurity(_) => self.about_privileges(),
+            Refusal::Invisible
+            | Refusal::UnusableLeaf(_)
+            | Refusal::AlteredByTrigger(_)
+            | Refusal::Internal(_) => self.about_state(),
+        }
+    }
+
+    fn about_arguments(&self) -> Words {
+        match self {
+            Refusal::NullArgument(name) => words(
                 Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
                 format!("{name} must not be NULL"),
-                "A NULL names nothing, so it can be neither new nor a duplicate.".into(),
+                "A NULL names nothing, so it can be neither new nor a duplicate.",
+                format!("Pass a value for {name}, or leave it out where it has a default."),
             ),
-            Refusal::NullElement(position) => hinted(
+            Refusal::NullElement(position) => words(
                 Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
-                format!("keys must not contain NULL (element {position})"),
-                "Nothing was claimed. Leave NULLs out with array_remove(keys, NULL).".into(),
+                "keys must not contain NULL",
+                format!("Element {position} is NULL. Nothing was claimed."),
+                "Leave NULLs out with array_remove(keys, NULL).",
             ),
-            Refusal::Dimensions(n) => hinted(
+            Refusal::Dimensions(n) => words(
                 Code::ERRCODE_ARRAY_ELEMENT_ERROR,
-                format!("keys must be a one-dimensional array, not one of {n} dimensions"),
-                "Flatten it with ARRAY(SELECT unnest(keys)).".into(),
+                "keys must be a one-dimensional array",
+                format!("The array has {n} dimensions. Nothing was claimed."),
+                "Flatten it with ARRAY(SELECT unnest(keys)).",
             ),
-            Refusal::Key(KeyFault::Empty) => hinted(
+            Refusal::Key(KeyFault::Empty) => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,
-                "key must not be empty".into(),
-                "An empty key usually means that a field of the message was missing.".into(),
+                "key must not be empty",
+                "An empty key would make one intent of every message that lacks one.",
+                "See whether the field that the key is built from is missing from the message.",
             ),
-            Refusal::Key(KeyFault::TooLong { len, max }) => Words {
-                code: Code::ERRCODE_INVALID_PARAMETER_VALUE,
-                message: "key is too long".into(),
-                detail: Some(format!("The key has {len} bytes; pg_once.max_key_bytes is {max}.")),
-                hint: Some("Use a shorter natural key, or a digest of at least 128 bits.".into()),
-            },
-            Refusal::EffectTooLong(len) => Words {
-                code: Code::ERRCODE_INVALID_PARAMETER_VALUE,
-                message: "effect is too long".into(),
-                detail: Some(format!(
-                    "The effect has {len} bytes; at most {MAX_EFFECT_BYTES} are allowed."
-                )),
-                hint: Some("An effect is a short name such as 'invoice'.".into()),
-            },
-            Refusal::TtlNotPositive => hinted(
+            Refusal::Key(KeyFault::TooLong { len, max }) => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,
-                "ttl must be positive".into(),
-                "The ttl is added to the claim's time in UTC and must lead past it; NULL means the store's retention."
-                    .into(),
+                "key is too long",
+                format!("The key has {len} bytes; pg_once.max_key_bytes is {max}."),
+                "Use a shorter natural key, or a digest of at least 128 bits.",
             ),
-            Refusal::TtlTooLong { store, retention } => Words {
-                code: Code::ERRCODE_INVALID_PARAMETER_VALUE,
-                message: "ttl is longer than the store's retention".into(),
-                detail: Some(format!(
-                    "Store {} keeps claims for {}.",
-                    literal(store),
-                    readable(*retention)
-                )),
-                hint: Some(format!(
+            Refusal::EffectTooLong(len) => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "effect is too long",
+                format!("The effect has {len} bytes; at most {MAX_EFFECT_BYTES} are allowed."),
+                "An effect is a short name such as 'invoice'.",
+            ),
+            Refusal::TtlNotPositive => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "ttl must be positive",
+                "The ttl is added to the time of the claim in UTC and must lead past it.",
+                "Give it as an interval such as '7 days', or NULL for the store's retention.",
+            ),
+            Refusal::TtlTooLong { store, retention } => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "ttl is longer than the store's retention",
+                format!("Store {} keeps claims for {}.", literal(store), readable(*retention)),
+                format!(
                     "Raise it with SELECT once.alter_store({}, retention => '...').",
                     literal(store)
-                )),
-            },
-            Refusal::BadInterval(name) => hinted(
+                ),
+            ),
+            other => words(
+                Code::ERRCODE_FEATURE_NOT_SUPPORTED,
+                match other {
+                    Refusal::NotYet(name) => format!("{name} must be NULL"),
+                    _ => String::new(),
+                },
+                "The argument is reserved for a later version.",
+                "Leave it out.",
+            ),
+        }
+    }
+
+    fn about_stores(&self) -> Words {
+        match self {
+            Refusal::BadInterval(name) => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("{name} must be positive and finite"),
-                "Give it with a unit, such as '7 days'; a month counts as 31 days.".into(),
+                "A month counts as 31 days, so that every length is fixed.",
+                "Give it with a unit, such as '7 days'.",
             ),
-            Refusal::RetentionBelowHorizon { retention, horizon } => Words {
-                code: Code::ERRCODE_INVALID_PARAMETER_VALUE,
-                message: "retention is shorter than the retry horizon".into(),
-                detail: Some(format!(
+            Refusal::RetentionBelowHorizon { retention, horizon } => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "retention is shorter than the retry horizon",
+                format!(
                     "Retention is {}, but a message can still be redelivered after {}.",
                     readable(*retention),
                     readable(*horizon)
-                )),
-                hint: Some("Leave retention out to get a multiple of the horizon.".into()),
-            },
-            Refusal::UnknownStore(store) => hinted(
+                ),
+                "Leave retention out to get a multiple of the horizon.",
+            ),
+            Refusal::UnknownStore(store) => words(
                 Code::ERRCODE_UNDEFINED_OBJECT,
                 format!("store {} does not exist", literal(store)),
+                "A store is a partitioned table in schema once that once.create_store made.",
                 format!("Make it with SELECT once.create_store({}).", literal(store)),
             ),
-            Refusal::BadStoreName(why) => hinted(
+            Refusal::BadStoreName(why) => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("store name {why}"),
-                "The name is the table's name in schema once, taken as it is.".into(),
+                "The name is the table's name in schema once, taken as it is.",
+                "Choose a name of 1 to 63 bytes.",
             ),
-            Refusal::NoPrivilege { store, right } => hinted(
-                Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            Refusal::NameEncoding => words(
+                Code::ERRCODE_FEATURE_NOT_SUPPORTED,
+                "store name must be plain ASCII in this database",
+                "The database's encoding is not UTF-8.",
+                "Choose an ASCII name; keys and effects may have any bytes all the same.",
+            ),
+            Refusal::InTransaction => words(
+                Code::ERRCODE_ACTIVE_SQL_TRANSACTION,
+                "once.maintain() cannot run inside a transaction block",
+                "It commits after each step.",
+                "CALL it on its own, in autocommit mode.",
+            ),
+            _ => words(
+                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "pg_once is not installed in this database",
+                "Schema once or a table of the extension is missing.",
+                "Run CREATE EXTENSION pg_once.",
+            ),
+        }
+    }
+
+    fn about_privileges(&self) -> Words {
+        let code = Code::ERRCODE_INSUFFICIENT_PRIVILEGE;
+        match self {
+            Refusal::NoPrivilege { store, right } => words(
+                code,
                 format!("permission denied for store {}", literal(store)),
-                format!("It needs {right} on the store's table in schema once."),
+                format!("It needs {right} on the store's table."),
+                format!("GRANT {right} ON the table of that name in schema once."),
             ),
-            Refusal::NotOwner(store) => hinted(
-                Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
+            Refusal::NotOwner(store) => words(
+                code,
                 format!("must be owner of store {}", literal(store)),
-                "Changing or dropping a store needs ownership of its table.".into(),
+                "Changing or dropping a store needs ownership of its table.",
+                "Ask the owner, whom view once.stores names.",
             ),
-            Refusal::MayNotCreate => hinted(
-                Code::ERRCODE_INSUFFICIENT_PRIVILEGE,
-                "permission denied to create a store".into(),
-                "It needs CREATE on schema once.".into(),
-            ),
-            Refusal::RowSecurity(store) => hinted(
+            Refusal::RowSecurity(store) => words(
                 Code::ERRCODE_FEATURE_NOT_SUPPORTED,
                 format!("row-level security on store {} is not supported", literal(store)),
-                "A key is claimed for all or for none; keep tenants apart by effect or by store."
-                    .into(),
+                "A key is claimed for all or for none.",
+                "Keep tenants apart by effect or by store.",
             ),
-            Refusal::Invisible => hinted(
+            _ => words(
+                code,
+                "permission denied to create a store",
+                "A store is a table in schema once.",
+                "GRANT CREATE ON SCHEMA once to the role that makes stores.",
+            ),
+        }
+    }
+
+    fn about_state(&self) -> Words {
+        match self {
+            Refusal::Invisible => words(
                 Code::ERRCODE_T_R_SERIALIZATION_FAILURE,
-                "could not serialize access due to concurrent update".into(),
-                "Another transaction claimed the key after this one's snapshot. Retry the transaction."
-                    .into(),
+                "could not serialize access due to concurrent update",
+                "Another transaction claimed the key after this one's snapshot was taken.",
+                "Retry the transaction.",
             ),
-            Refusal::UnusableLeaf(leaf) => Words {
-                code: Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                message: format!("leaf \"{leaf}\" cannot be searched for keys"),
-                detail: Some(
-                    "It lacks a column of its store, or a valid primary key on (key, effect) in collation \"C\"."
-                        .into(),
-                ),
-                hint: Some(
-                    "Add the primary key, or detach the leaf if its claims no longer count.".into(),
-                ),
-            },
-            Refusal::AlteredByTrigger(leaf) => hinted(
+            Refusal::UnusableLeaf(leaf) => words(
+                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("leaf \"{leaf}\" cannot be searched for keys"),
+                "It lacks a column of its store, or a valid primary key on (key, effect) in collation \"C\".",
+                "Add the primary key, or detach the leaf if its claims no longer count.",
+            ),
+            Refusal::AlteredByTrigger(leaf) => words(
                 Code::ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION,
                 format!("a trigger on leaf \"{leaf}\" swallowed or altered the claim"),
-                "A BEFORE ROW trigger must return the row with its claimed_at, expires_at, key and effect unchanged."
-                    .into(),
+                "The row that was written is not the row that was claimed.",
+                "A BEFORE ROW trigger must return claimed_at, expires_at, key and effect unchanged.",
             ),
-            Refusal::NotYet(name) => words(
-                Code::ERRCODE_FEATURE_NOT_SUPPORTED,
-                format!("{name} is reserved for a later version and must be NULL"),
+            other => words(
+                Code::ERRCODE_INTERNAL_ERROR,
+                "pg_once could not change its catalog",
+                match other {
+                    Refusal::Internal(what) => what.clone(),
+                    _ => String::new(),
+                },
+                "This is a bug or a catalog changed by hand: compare once.partitions with \\d+.",
             ),
-            Refusal::InTransaction => hinted(
-                Code::ERRCODE_ACTIVE_SQL_TRANSACTION,
-                "once.maintain() cannot run inside a transaction block".into(),
-                "It commits after each step: CALL it on its own, in autocommit mode.".into(),
-            ),
-            Refusal::NotInstalled => hinted(
-                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "pg_once is not installed in this database".into(),
-                "Run CREATE EXTENSION pg_once.".into(),
-            ),
-            Refusal::NameEncoding => hinted(
-                Code::ERRCODE_FEATURE_NOT_SUPPORTED,
-                "store names must be plain ASCII where the database's encoding is not UTF-8".into(),
-                "Keys and effects may have any bytes all the same.".into(),
-            ),
-            Refusal::Internal(what) => words(Code::ERRCODE_INTERNAL_ERROR, what.clone()),
         }
     }
 }
@@ -273,13 +335,9 @@ pub fn raise<T>(result: Result<T, Refusal>) -> T {
 #[cold]
 fn throw(refusal: &Refusal) -> ! {
     let words = refusal.words();
-    let mut report = ErrorReport::new(words.code, words.message, "pg_once");
-    if let Some(detail) = words.detail {
-        report = report.set_detail(detail);
-    }
-    if let Some(hint) = words.hint {
-        report = report.set_hint(hint);
-    }
+    let report = ErrorReport::new(words.code, words.message, "pg_once")
+        .set_detail(words.detail)
+        .set_hint(words.hint);
     report.report(PgLogLevel::ERROR);
     unreachable!("an error report does not return")
 }

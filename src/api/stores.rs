@@ -20,14 +20,14 @@ use pgrx::pg_sys::Oid;
 /// `retry_horizon`, or else `pg_once.default_retention`; one below the horizon is refused.
 #[pg_extern(sql = false)]
 fn create_store(
-    name: Option<&str>,
+    name: Option<&[u8]>,
     retry_horizon: Option<Interval>,
     retention: Option<Interval>,
-    note: Option<&str>,
+    note: Option<&[u8]>,
 ) -> Oid {
     arbiter::refuse_read_only(c"once.create_store()");
     let create = || {
-        let name = given(name, "name")?;
+        let name = store_name(name)?;
         let horizon = length(retry_horizon, "retry_horizon")?;
         let factor = gucs::horizon_factor();
         let chosen = length(retention, "retention")?;
@@ -36,7 +36,7 @@ fn create_store(
             .map_err(|horizon| Refusal::RetentionBelowHorizon { retention, horizon })?;
         let policy = Policy { retention: Some(retention), retry_horizon: horizon, note };
         let settings = settings();
-        stores::create(name, &policy, retention, settings.today(), settings.precreate_days)
+        stores::create(&name, &policy, retention, settings.today(), settings.precreate_days)
     };
     raise(create())
 }
@@ -44,10 +44,10 @@ fn create_store(
 /// Changes what is given; NULL leaves a thing as it is.
 #[pg_extern(sql = false)]
 fn alter_store(
-    name: Option<&str>,
+    name: Option<&[u8]>,
     retry_horizon: Option<Interval>,
     retention: Option<Interval>,
-    note: Option<&str>,
+    note: Option<&[u8]>,
 ) {
     arbiter::refuse_read_only(c"once.alter_store()");
     let alter = || {
@@ -56,16 +56,16 @@ fn alter_store(
             retry_horizon: length(retry_horizon, "retry_horizon")?,
             note,
         };
-        stores::alter(given(name, "name")?, &policy)
+        stores::alter(&store_name(name)?, &policy)
     };
     raise(alter());
 }
 
 /// Drops a store with every claim in it.
 #[pg_extern(sql = false)]
-fn drop_store(name: Option<&str>) {
+fn drop_store(name: Option<&[u8]>) {
     arbiter::refuse_read_only(c"once.drop_store()");
-    raise(given(name, "name").and_then(stores::drop_store));
+    raise(store_name(name).and_then(|name| stores::drop_store(&name)));
 }
 
 /// The UTC day a leaf covers; NULL for a table that is no leaf of one day.
@@ -75,6 +75,14 @@ fn leaf_day(leaf: Oid) -> Option<Date> {
     let day = Day::of(range.from);
     let whole = range.from == day.start() && range.to == day.end();
     whole.then(|| Date::saturating_from_raw(day.0))
+}
+
+/// A name as a string. Where the database's encoding is not UTF-8 only ASCII is one.
+fn store_name(name: Option<&[u8]>) -> Result<String, Refusal> {
+    match std::str::from_utf8(given(name, "name")?) {
+        Ok(name) => Ok(name.to_owned()),
+        Err(_) => Err(Refusal::NameEncoding),
+    }
 }
 
 fn length(interval: Option<Interval>, name: &'static str) -> Result<Option<i64>, Refusal> {

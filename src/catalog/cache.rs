@@ -28,13 +28,23 @@ pub struct Leaf {
     pub keep_until: Instant,
     /// What it looks like, once somebody has looked.
     pub layout: Cell<Option<Layout>>,
-    /// Whether nothing was ever written to it, as far as this session has heard. See [`wrote_to`].
-    pub unwritten: Cell<bool>,
+    /// The transaction that saw that nothing was ever written to it; 0 is none. See [`wrote_to`].
+    unwritten: Cell<u32>,
     /// Whether this session has told the others that it writes to it.
     announced: Cell<bool>,
 }
 
 impl Leaf {
+    /// Whether nothing was ever written to the leaf, as far as this transaction has seen and heard.
+    pub fn is_unwritten(&self, transaction: u32) -> bool {
+        self.unwritten.get() == transaction
+    }
+
+    /// Remembers, for this transaction, whether it saw that nothing was ever written to the leaf.
+    pub fn saw_unwritten(&self, transaction: Option<u32>) {
+        self.unwritten.set(transaction.unwrap_or(0));
+    }
+
     /// Whether the leaf holds claims made at `at`.
     pub fn holds(&self, at: Instant) -> bool {
         self.range.from <= at && at < self.range.to
@@ -90,11 +100,11 @@ fn on_change(table: Option<Oid>) {
             }
             for leaf in &store.leaves {
                 if writes {
-                    leaf.unwritten.set(false);
+                    leaf.unwritten.set(0);
                 }
                 if table.is_none_or(|table| table == leaf.table) {
                     leaf.layout.set(None);
-                    leaf.unwritten.set(false);
+                    leaf.unwritten.set(0);
                     leaf.announced.set(false);
                 }
             }
@@ -107,9 +117,12 @@ fn on_change(table: Option<Oid>) {
 /// stale.
 ///
 /// Why it is enough: a session marks a leaf unwritten only after seeing that its file has no page,
-/// under the key's lock. Whoever writes to it afterwards makes a page first; then either this is the
+/// under the key's lock. Whoever claims in it afterwards makes a page first; then either this is the
 /// writer's first row there, and the message is out before the key's lock is, or the writer has told of
 /// an earlier one, and the file, which never gets shorter under its name, had a page already.
+///
+/// A row written past the protocol (INSERT, COPY, a restore, an apply worker) tells nobody; so a mark
+/// lasts no longer than the transaction that made it, and the next one looks at the file again.
 pub fn wrote_to(leaf: &Leaf) {
     if leaf.announced.get() {
         return;
@@ -191,7 +204,7 @@ pub fn leaves_of(store: Oid) -> Result<Vec<Leaf>, Refusal> {
                 range,
                 keep_until: i64::MAX,
                 layout: Cell::new(None),
-                unwritten: Cell::new(false),
+                unwritten: Cell::new(0),
                 announced: Cell::new(false),
             })
         })

@@ -55,8 +55,8 @@ pub fn strings(query: &str, args: &[DatumWithOid]) -> Result<Vec<String>, Refusa
 /// The name and owner of a relation.
 pub fn name_and_owner(relation: Oid) -> Result<(String, String), Refusal> {
     let found = Spi::connect(|client| {
-        let query =
-            "SELECT relname::text, pg_get_userbyid(relowner)::text FROM pg_class WHERE oid = $1";
+        let query = "SELECT relname::text, pg_catalog.pg_get_userbyid(relowner)::text \
+             FROM pg_catalog.pg_class WHERE oid OPERATOR(pg_catalog.=) $1";
         let mut rows = client.select(query, Some(1), &[relation.into()])?;
         match rows.next() {
             Some(row) => Ok::<_, Refusal>(row.get(1)?.zip(row.get(2)?)),

@@ -16,8 +16,8 @@ pub struct Policy<'a> {
     pub retention: Option<i64>,
     /// Microseconds.
     pub retry_horizon: Option<i64>,
-    /// Why.
-    pub note: Option<&'a str>,
+    /// Why, as the bytes of a text value.
+    pub note: Option<&'a [u8]>,
 }
 
 /// A name a store may have: 1 to 63 bytes, any characters the database can hold.
@@ -77,7 +77,8 @@ pub fn create(
         let _acting = Acting::as_role(privilege::schema_owner(schema));
         sql::run(
             "INSERT INTO once.store_policy (store, retention, retry_horizon, note) \
-             VALUES ($1, $2, $3, $4) ON CONFLICT (store) DO UPDATE SET retention = excluded.retention, \
+             VALUES ($1, $2, $3, convert_from($4, getdatabaseencoding())) \
+             ON CONFLICT (store) DO UPDATE SET retention = excluded.retention, \
              retry_horizon = excluded.retry_horizon, note = excluded.note, \
              created_at = excluded.created_at",
             &[
@@ -146,7 +147,8 @@ pub fn alter(name: &str, policy: &Policy) -> Result<(), Refusal> {
         .map_err(|horizon| Refusal::RetentionBelowHorizon { retention, horizon })?;
     sql::run(
         "UPDATE once.store_policy SET retention = coalesce($2, retention), \
-         retry_horizon = coalesce($3, retry_horizon), note = coalesce($4, note) WHERE store = $1",
+         retry_horizon = coalesce($3, retry_horizon), \
+         note = coalesce(convert_from($4, getdatabaseencoding()), note) WHERE store = $1",
         &[
             store.into(),
             optional_interval(policy.retention)?,

@@ -238,7 +238,7 @@ impl<'a> Arbiter<'a> {
         let row = NewRow { claimed_at: now, expires_at, key, effect: &self.effect };
         match expired {
             None => desk.today.insert(&row, self.bulk.as_ref())?,
-            Some(found) => match desk.today.replace(&found, &row)? {
+            Some(_) => match desk.today.replace(&row)? {
                 Replaced::Done => {}
                 Replaced::Busy => return Ok(Look::RowBusy),
                 Replaced::Changed => return Ok(Look::Stale),
@@ -262,9 +262,10 @@ impl Desk {
             self.others.resize_with(self.store.leaves.len(), || None);
         }
         let slot = &mut self.others[place];
-        if slot.as_ref().is_none_or(OpenLeaf::has_outgrown) {
+        let leaf = &self.store.leaves[place];
+        if slot.as_ref().is_none_or(|opened| opened.has_outgrown(leaf)) {
             *slot = None;
-            match OpenLeaf::to_search_at_once(&self.store.leaves[place], View::Dirty)? {
+            match OpenLeaf::to_search_at_once(leaf, View::Dirty)? {
                 Opened::Open(opened) => *slot = Some(opened),
                 Opened::Busy => return Ok(Opened::Busy),
                 Opened::Gone => return Ok(Opened::Gone),

@@ -2,17 +2,19 @@
 
 use crate::catalog::cache::Store;
 use crate::domain::day::Instant;
+use crate::pg::session;
 
 /// The places of every leaf whose promise is not over and that was ever written to, newest first, but
 /// `today`'s own, which is looked at before them. Days ahead belong to them too: a clock that was
 /// ahead may have left claims there.
 pub fn others(store: &Store, today: usize, now: Instant) -> impl Iterator<Item = usize> {
+    let transaction = session::transaction();
     store
         .leaves
         .iter()
         .enumerate()
         .filter(move |(place, leaf)| {
-            *place != today && leaf.keep_until > now && !leaf.unwritten.get()
+            *place != today && leaf.keep_until > now && !leaf.is_unwritten(transaction)
         })
         .map(|(place, _)| place)
 }

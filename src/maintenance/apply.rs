@@ -6,7 +6,7 @@ use crate::catalog::{cache, leaves, stores};
 use crate::domain::day::{Day, Instant};
 use crate::error::Refusal;
 use crate::pg::lock;
-use crate::pg::privilege;
+use crate::pg::privilege::{self, Acting};
 use pgrx::pg_sys::Oid;
 
 /// How often a drop tries for its locks, and how long it pauses in between (milliseconds).
@@ -94,5 +94,6 @@ impl Pass<'_> {
 
 /// A store's name for messages.
 fn name(store: Oid) -> String {
+    let _acting = Acting::as_caller();
     crate::catalog::sql::name_and_owner(store).map_or_else(|_| store.to_string(), |(name, _)| name)
 }

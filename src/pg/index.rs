@@ -199,6 +199,12 @@ impl Search {
         }
     }
 
+    /// Where the row found last is.
+    pub(super) fn found_at(&self) -> pg_sys::ItemPointerData {
+        // SAFETY: the slot is this handle's own.
+        unsafe { (*self.slot).tts_tid }
+    }
+
     /// The row found last, every column, for the path through the executor and for look-ups.
     pub(super) fn slot(&self) -> *mut pg_sys::TupleTableSlot {
         self.slot

@@ -9,6 +9,17 @@ pub fn now() -> i64 {
     unsafe { pg_sys::GetCurrentTimestamp() }
 }
 
+/// A number that the transaction in progress shares with no other of this session.
+pub fn transaction() -> u32 {
+    // SAFETY: MyProc is set for as long as the backend is connected; the field is its own.
+    unsafe {
+        #[cfg(any(feature = "pg15", feature = "pg16"))]
+        return (*pg_sys::MyProc).lxid;
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        return (*pg_sys::MyProc).vxid.lxid;
+    }
+}
+
 /// Raises 25006 on a standby and in a read-only transaction, and 25000 in a parallel worker.
 pub fn refuse_read_only(function: &CStr) {
     // SAFETY: the name is NUL-terminated and only read to word the message.

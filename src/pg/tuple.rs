@@ -2,7 +2,6 @@
 
 use super::index::{PrimaryKey, Search};
 use super::layout::COLUMNS;
-use super::lock::RowId;
 use super::raw;
 use super::relation::Relation;
 use super::text::Text;
@@ -116,16 +115,34 @@ unsafe fn add_to_index(
 
 /// Replaces the row a search of this leaf found by a new claim of the same key: in place where the
 /// page has room (a HOT update, which leaves the index alone). Waits for nobody.
-pub fn replace(leaf: &Relation, index: &PrimaryKey, old: RowId, row: &NewRow) -> Replaced {
+pub fn replace(leaf: &Relation, index: &PrimaryKey, search: &Search, row: &NewRow) -> Replaced {
+    match try_replace(leaf, index, search, row, false) {
+        // Locked by somebody, perhaps by this transaction after a wait: with the lock in hand the
+        // update finds nobody to wait for.
+        Replaced::Busy => match try_lock_row(leaf, search) {
+            Replaced::Done => try_replace(leaf, index, search, row, true),
+            other => other,
+        },
+        other => other,
+    }
+}
+
+fn try_replace(
+    leaf: &Relation,
+    index: &PrimaryKey,
+    search: &Search,
+    row: &NewRow,
+    wait: bool,
+) -> Replaced {
     let (values, nulls) = row.values();
-    let mut old = old.0;
+    let mut old = search.found_at();
     // SAFETY: as in `insert`; the outputs are plain values, and heap_update sets the header flags of
     // the new row version.
     let result = unsafe {
         raw::step(|| {
             let formed =
                 raw::heap_form_tuple((*leaf.raw()).rd_att, values.as_ptr(), nulls.as_ptr());
-            let result = update(leaf, &mut old, formed);
+            let result = update(leaf, &mut old, formed, wait);
             let flags = u32::from((*(*formed).t_data).t_infomask2);
             if result == pg_sys::TM_Result::TM_Ok && flags & pg_sys::HEAP_ONLY_TUPLE == 0 {
                 add_to_index(leaf, index, row, formed, true);
@@ -147,6 +164,7 @@ unsafe fn update(
     leaf: &Relation,
     old: &mut pg_sys::ItemPointerData,
     formed: pg_sys::HeapTuple,
+    wait: bool,
 ) -> pg_sys::TM_Result::Type {
     // SAFETY: the caller's promise; the outputs are plain values.
     unsafe {
@@ -160,7 +178,7 @@ unsafe fn update(
             formed,
             raw::GetCurrentCommandId(true),
             std::ptr::null_mut(),
-            false,
+            wait,
             &mut failure,
             &mut mode,
             #[cfg(not(feature = "pg15"))]
@@ -195,7 +213,7 @@ fn lock_row(
     unsafe {
         let slot = pg_sys::table_slot_create(leaf.raw(), std::ptr::null_mut());
         let mut failure: pg_sys::TM_FailureData = std::mem::zeroed();
-        let mut tid = (*search.slot()).tts_tid;
+        let mut tid = search.found_at();
         let result = pg_sys::table_tuple_lock(
             leaf.raw(),
             &mut tid,

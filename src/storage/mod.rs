@@ -9,6 +9,7 @@ use crate::pg::index::{Found, PrimaryKey, Search};
 use crate::pg::layout::Layout;
 use crate::pg::lock;
 use crate::pg::relation::{Access, Opened, Relation};
+use crate::pg::session;
 use crate::pg::snapshot::View;
 use crate::pg::text::Text;
 use crate::pg::tuple::{self, Bulk, NewRow, Replaced};
@@ -53,8 +54,7 @@ impl OpenLeaf {
             Opened::Gone => return Ok(Opened::Gone),
         };
         // The common case for the days ahead: nothing was ever written, nothing to look for.
-        if table.is_empty() {
-            leaf.unwritten.set(table.keeps_its_pages());
+        if is_unwritten(leaf, &table) {
             return Ok(Opened::Open(OpenLeaf { content: None, table }));
         }
         match PrimaryKey::try_open(&table) {
@@ -93,8 +93,8 @@ impl OpenLeaf {
     }
 
     /// Whether a leaf that was empty when it was opened is so no more and must be opened anew.
-    pub fn has_outgrown(&self) -> bool {
-        self.content.is_none() && !self.table.is_empty()
+    pub fn has_outgrown(&self, leaf: &Leaf) -> bool {
+        self.content.is_none() && !is_unwritten(leaf, &self.table)
     }
 
     /// Whether the row found last is the calling transaction's own.
@@ -140,12 +140,12 @@ impl OpenLeaf {
     }
 
     /// Replaces the row found last, whose claim has expired, by a new claim of the same key.
-    pub fn replace(&mut self, found: &Found, row: &NewRow) -> Result<Replaced, Refusal> {
+    pub fn replace(&mut self, row: &NewRow) -> Result<Replaced, Refusal> {
         let Some(content) = &self.content else {
             return Err(Refusal::UnusableLeaf(self.table.name()));
         };
         if content.layout.is_plain() {
-            return Ok(tuple::replace(&self.table, &content.index, found.at, row));
+            return Ok(tuple::replace(&self.table, &content.index, &content.search, row));
         }
         match executor::replace(&self.table, &content.layout, &content.search, row) {
             Ok(stored) => self.unaltered(stored).map(|()| Replaced::Done),
@@ -159,4 +159,12 @@ impl OpenLeaf {
             Stored::Altered => Err(Refusal::AlteredByTrigger(self.table.name())),
         }
     }
+}
+
+/// Whether nothing was ever written to the leaf, which is remembered where that can be relied on.
+fn is_unwritten(leaf: &Leaf, table: &Relation) -> bool {
+    let empty = table.is_empty();
+    let lasting = empty && table.keeps_its_pages();
+    leaf.saw_unwritten(lasting.then(session::transaction));
+    empty
 }
