@@ -2,6 +2,7 @@
 
 use super::{cache, leaves, schema, sql};
 use crate::domain::day::Day;
+use crate::domain::key::lock_number;
 use crate::domain::naming::MAX_NAME_BYTES;
 use crate::domain::window;
 use crate::error::Refusal;
@@ -48,6 +49,8 @@ pub fn create(
     if !privilege::may_create_in(schema) {
         return Err(Refusal::MayNotCreate);
     }
+    // One maker of a name at a time: the second then finds the table and says so (42P07).
+    lock::hold_name(lock_number(0, b"store", name.as_bytes()));
     let store = {
         let _acting = Acting::as_caller();
         let table = sql::in_once(name);

@@ -19,22 +19,42 @@ pub fn claim_many(
         key::check(bytes, settings.max_key_bytes)?;
     }
     super::check_effect(terms.effect)?;
-    let mut order: Vec<u32> = (0..u32::try_from(keys.len()).unwrap_or(u32::MAX)).collect();
-    // Ties keep the position, so that the first of equal keys comes first.
-    order.sort_unstable_by(|&a, &b| keys[a as usize].cmp(keys[b as usize]).then(a.cmp(&b)));
-
     let mut claimed = vec![false; keys.len()];
     let mut arbiter = Arbiter::new(terms, settings).in_bulk();
     let mut key = Text::new(b"");
     let mut previous: Option<&[u8]> = None;
-    for place in order {
-        let bytes = keys[place as usize];
+    for place in in_order(keys) {
+        let bytes = keys[place];
         if previous == Some(bytes) {
             continue;
         }
         previous = Some(bytes);
         key.set(bytes);
-        claimed[place as usize] = arbiter.claim(&key)?.outcome == Outcome::Claimed;
+        claimed[place] = arbiter.claim(&key)?.outcome == Outcome::Claimed;
     }
     Ok(claimed)
+}
+
+/// The positions of the keys in the order of their bytes, equal keys by position.
+///
+/// Sorted by the eight bytes behind what all keys have in common, as one number, because keys of one
+/// kind differ late ('order-10017:paid', 'order-10018:paid') and comparing whole keys costs most of a sort.
+fn in_order(keys: &[&[u8]]) -> impl Iterator<Item = usize> + use<> {
+    let common = keys.iter().fold(keys.first().map_or(0, |key| key.len()), |common, key| {
+        let same = key.iter().zip(keys[0]).take(common).take_while(|(a, b)| a == b);
+        same.count()
+    });
+    let digest = |key: &[u8]| {
+        let mut head = [0; 8];
+        let rest = &key[common..];
+        let len = rest.len().min(head.len());
+        head[..len].copy_from_slice(&rest[..len]);
+        u64::from_be_bytes(head)
+    };
+    let mut order: Vec<(u64, usize)> =
+        keys.iter().enumerate().map(|(place, key)| (digest(key), place)).collect();
+    order.sort_unstable_by(|a, b| {
+        a.0.cmp(&b.0).then_with(|| keys[a.1].cmp(keys[b.1])).then(a.1.cmp(&b.1))
+    });
+    order.into_iter().map(|(_, place)| place)
 }

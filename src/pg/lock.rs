@@ -68,7 +68,16 @@ fn tag(number: u64, space: u16) -> pg_sys::LOCKTAG {
 /// Waits for the right to change a store's days and policy, and keeps it to the end of the
 /// transaction: what is read under it is still so when the change commits.
 pub fn hold_definition(store: pg_sys::Oid) {
-    let tag = tag(u64::from(store.to_u32()), DEFINITION_SPACE);
+    hold(u64::from(store.to_u32()), DEFINITION_SPACE);
+}
+
+/// Waits for the right to make a store of a name, and keeps it to the end of the transaction.
+pub fn hold_name(number: u64) {
+    hold(number, MAKE_SPACE);
+}
+
+fn hold(number: u64, space: u16) {
+    let tag = tag(number, space);
     // SAFETY: the tag is a plain value that LockAcquire copies; the transaction's end releases it.
     unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false) };
 }

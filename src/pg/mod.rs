@@ -11,6 +11,7 @@
 //! Nothing here knows what a claim is, and nothing here imports another room.
 #![allow(unsafe_code, ffi_unwind_calls)]
 
+pub mod absence;
 pub mod array;
 pub mod bounds;
 pub mod executor;

@@ -7,9 +7,10 @@
 //! the headers of the server built against, hold the types.
 
 use pgrx::pg_sys::{
-    BulkInsertState, CommandId, Datum, HeapTuple, IndexInfo, IndexScanDesc, IndexUniqueCheck,
-    ItemPointer, LOCKMODE, LOCKTAG, LockAcquireResult, LockTupleMode, Oid, Relation, ScanDirection,
-    ScanKey, Snapshot, TM_FailureData, TM_Result, TimestampTz, TupleDesc, TupleTableSlot,
+    BlockNumber, Buffer, BulkInsertState, CommandId, Datum, HeapTuple, IndexInfo, IndexScanDesc,
+    IndexUniqueCheck, ItemPointer, LOCKMODE, LOCKTAG, LockAcquireResult, LockTupleMode, Oid,
+    Relation, ScanDirection, ScanKey, Snapshot, TM_FailureData, TM_Result, TimestampTz, TupleDesc,
+    TupleTableSlot,
 };
 use std::ffi::c_int;
 
@@ -59,6 +60,10 @@ unsafe extern "C-unwind" {
         unchanged: bool,
         info: *mut IndexInfo,
     ) -> bool;
+    // storage/bufmgr.h
+    pub(super) fn ReadBuffer(rel: Relation, block: BlockNumber) -> Buffer;
+    pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
+    pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
     // access/tableam.h, executor/tuptable.h
     pub(super) fn table_slot_create(
         rel: Relation,

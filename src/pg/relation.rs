@@ -79,6 +79,11 @@ impl Relation {
         self.access
     }
 
+    /// Whether it was opened to be written to.
+    pub fn is_for_writing(&self) -> bool {
+        self.access == Access::Write
+    }
+
     /// The table's oid.
     pub fn oid(&self) -> pg_sys::Oid {
         // SAFETY: the relation is open.

@@ -4,6 +4,7 @@
 
 use crate::catalog::cache::Leaf;
 use crate::error::Refusal;
+use crate::pg::absence::{self, Hint};
 use crate::pg::executor::{self, Stored};
 use crate::pg::index::{Found, PrimaryKey, Search};
 use crate::pg::layout::Layout;
@@ -14,6 +15,13 @@ use crate::pg::snapshot::View;
 use crate::pg::text::Text;
 use crate::pg::tuple::{self, Bulk, NewRow, Replaced};
 use pgrx::pg_sys::TransactionId;
+use std::cell::Cell;
+
+thread_local! {
+    /// Whether the next key is more likely new than a duplicate: as the last one was. A duplicate has
+    /// to be searched for anyway, and proving that it is not absent would come on top.
+    static GUESS_NEW: Cell<bool> = const { Cell::new(true) };
+}
 
 /// An open leaf. Fields are dropped in order: the search before what it searches.
 pub struct OpenLeaf {
@@ -23,9 +31,13 @@ pub struct OpenLeaf {
 
 /// What a leaf that was ever written to can be searched with.
 struct Content {
-    search: Search,
+    search: Option<Search>,
     index: PrimaryKey,
     layout: Layout,
+    view: View,
+    /// For the leaf that is written to: where absence was last proven. Were it ever proven wrongly, the
+    /// primary key would refuse the insert; other leaves have no such second line and are searched.
+    absence: Option<Hint>,
 }
 
 impl OpenLeaf {
@@ -79,17 +91,26 @@ impl OpenLeaf {
             return Err(Refusal::UnusableLeaf(table.name()));
         };
         leaf.layout.set(Some(layout));
-        let search = Search::new(&table, &index, layout, view);
-        Ok(OpenLeaf { content: Some(Content { search, index, layout }), table })
+        let absence = table.is_for_writing().then(Hint::default);
+        let content = Content { search: None, index, layout, view, absence };
+        Ok(OpenLeaf { content: Some(content), table })
     }
 
     /// The row version with this key that the view shows, if any.
     pub fn find(&mut self, key: &Text, effect: &Text) -> Option<Found> {
-        match &mut self.content {
-            Some(content) => content.search.find(key, effect),
-            // Opened empty: see has_outgrown.
-            None => None,
+        // None where it was opened empty: see has_outgrown.
+        let Content { search, index, layout, view, absence } = self.content.as_mut()?;
+        let guess = absence.as_ref().filter(|_| GUESS_NEW.with(Cell::get));
+        if guess.is_some_and(|hint| absence::is_certain(index, hint, key.bytes(), effect.bytes())) {
+            return None;
         }
+        let found = search
+            .get_or_insert_with(|| Search::new(&self.table, index, *layout, *view))
+            .find(key, effect);
+        if absence.is_some() {
+            GUESS_NEW.with(|guess| guess.set(found.is_none()));
+        }
+        found
     }
 
     /// Whether a leaf that was empty when it was opened is so no more and must be opened anew.
@@ -99,31 +120,31 @@ impl OpenLeaf {
 
     /// Whether the row found last is the calling transaction's own.
     pub fn found_is_own(&self) -> bool {
-        self.content.as_ref().is_some_and(|c| c.search.found_is_own())
+        self.search().is_some_and(Search::found_is_own)
     }
 
     /// Whether the row found last is visible to the transaction's one snapshot.
     pub fn found_is_visible(&self) -> bool {
-        self.content.as_ref().is_some_and(|c| c.search.found_is_visible(&self.table))
+        self.search().is_some_and(|search| search.found_is_visible(&self.table))
     }
 
     /// The stored answer of the row found last.
     pub fn found_result(&self) -> Option<crate::pg::rows::Json> {
-        self.content.as_ref().and_then(|c| c.search.found_result())
+        self.search().and_then(Search::found_result)
     }
 
     /// Waits until the transaction that holds the row found has ended, with no page held.
     pub fn wait_for(&mut self, xid: TransactionId, found: &Found) {
-        if let Some(content) = &mut self.content {
-            content.search.release();
+        if let Some(search) = self.content.as_mut().and_then(|content| content.search.as_mut()) {
+            search.release();
         }
         lock::wait_for_transaction(xid, &self.table, found.at);
     }
 
     /// Waits until nobody else holds the row found last.
     pub fn wait_for_row(&self) {
-        if let Some(content) = &self.content {
-            tuple::wait_for_row(&self.table, &content.search);
+        if let Some(search) = self.search() {
+            tuple::wait_for_row(&self.table, search);
         }
     }
 
@@ -141,16 +162,23 @@ impl OpenLeaf {
 
     /// Replaces the row found last, whose claim has expired, by a new claim of the same key.
     pub fn replace(&mut self, row: &NewRow) -> Result<Replaced, Refusal> {
-        let Some(content) = &self.content else {
-            return Err(Refusal::UnusableLeaf(self.table.name()));
+        let Some((content, search)) =
+            self.content.as_ref().and_then(|content| Some((content, content.search.as_ref()?)))
+        else {
+            return Ok(Replaced::Changed);
         };
         if content.layout.is_plain() {
-            return Ok(tuple::replace(&self.table, &content.index, &content.search, row));
+            return Ok(tuple::replace(&self.table, &content.index, search, row));
         }
-        match executor::replace(&self.table, &content.layout, &content.search, row) {
+        match executor::replace(&self.table, &content.layout, search, row) {
             Ok(stored) => self.unaltered(stored).map(|()| Replaced::Done),
             Err(other) => Ok(other),
         }
+    }
+
+    /// The search that was made last, if one was needed.
+    fn search(&self) -> Option<&Search> {
+        self.content.as_ref()?.search.as_ref()
     }
 
     fn unaltered(&self, stored: Stored) -> Result<(), Refusal> {
