@@ -10,6 +10,7 @@ use crate::domain::day::Day;
 use crate::domain::{naming, window};
 use crate::error::Refusal;
 use crate::pg::privilege::{self, Acting};
+use crate::pg::relation::{Access, Relation};
 use crate::pg::{bounds, lock};
 use pgrx::pg_sys::Oid;
 use std::ffi::CString;
@@ -26,6 +27,9 @@ pub const COLUMNS: &str = "claimed_at timestamptz NOT NULL, \
 /// True when it was made. Holds the store's definition lock to the end of the transaction.
 pub fn make(store: Oid, day: Day) -> Result<bool, Refusal> {
     lock::hold_definition(store);
+    if !privilege::exists(store) {
+        return Ok(false);
+    }
     // Read under the lock: two makers of one day come one after the other.
     let leaves = cache::leaves_of(store)?;
     if leaves.iter().any(|leaf| leaf.range.from < day.end() && day.start() < leaf.range.to) {
@@ -202,13 +206,15 @@ pub fn promise(leaf: Oid, store: Oid, keep_until: i64) -> Result<(), Refusal> {
     )
 }
 
-/// Whether any claim in the leaf expires after `now`, whatever was promised. Reads the whole leaf
-/// where there is none.
-pub fn holds_live_claim(store: Oid, leaf: Oid, now: i64) -> Result<bool, Refusal> {
+/// Whether any claim in the leaf expires after `now`, whatever was promised; None for a leaf that is
+/// gone. Reads the whole leaf where there is none.
+pub fn holds_live_claim(store: Oid, leaf: Oid, now: i64) -> Result<Option<bool>, Refusal> {
+    // Held open so that it cannot go while it is read.
+    let Some(_open) = Relation::open(leaf, Access::Read) else { return Ok(None) };
     let _acting = Acting::as_role(privilege::table_owner(store));
     let (leaf, _) = sql::name_and_owner(leaf)?;
     let query = format!("SELECT true FROM {} WHERE expires_at > $1 LIMIT 1", sql::in_once(&leaf));
-    Ok(sql::get::<bool>(&query, &[sql::instant(now)?])?.unwrap_or(false))
+    Ok(Some(sql::get::<bool>(&query, &[sql::instant(now)?])?.unwrap_or(false)))
 }
 
 /// Drops a leaf with its claims. The caller holds the locks and has made sure that nothing lives.

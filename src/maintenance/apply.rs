@@ -39,8 +39,8 @@ impl Pass<'_> {
     fn make_ahead(&self, store: Oid) -> Result<(), Refusal> {
         let today = Day::of((self.clock)());
         for day in plan::missing(&cache::leaves_of(store)?, today, self.ahead) {
-            if privilege::exists(store) && leaves::make(store, day)? {
-                pgrx::notice!("{}: made the leaf of {}", name(store), &day.bound()[..10]);
+            if leaves::make(store, day)? {
+                pgrx::notice!("{}: made the leaf of {}", name(store), date(day));
             }
             (self.commit)();
         }
@@ -48,31 +48,39 @@ impl Pass<'_> {
     }
 
     fn drop_due(&self, store: Oid) -> Result<(), Refusal> {
-        if !privilege::exists(store) {
-            return Ok(());
-        }
         for leaf in plan::due(&cache::leaves_of(store)?, (self.clock)()) {
-            self.drop_one(store, &leaf)?;
+            self.drop_one(store, leaf.table, Day::of(leaf.range.from))?;
             (self.commit)();
         }
         Ok(())
     }
 
-    fn drop_one(&self, store: Oid, leaf: &cache::Leaf) -> Result<(), Refusal> {
-        let day = &Day::of(leaf.range.from).bound()[..10];
-        if leaves::holds_live_claim(store, leaf.table, (self.clock)())? {
-            pgrx::warning!(
-                "{}: the leaf of {day} is kept: it holds a claim that outlives what was promised for it",
-                name(store)
-            );
+    fn drop_one(&self, store: Oid, leaf: Oid, day: Day) -> Result<(), Refusal> {
+        lock::hold_definition(store);
+        // Under the lock, as things are now: another run may have been faster, the retention may have
+        // been raised, the store may be gone.
+        let due = plan::due(&cache::leaves_of(store)?, (self.clock)());
+        if !due.iter().any(|due| due.table == leaf) {
             return Ok(());
+        }
+        let day = date(day);
+        match leaves::holds_live_claim(store, leaf, (self.clock)())? {
+            Some(false) => {}
+            Some(true) => {
+                pgrx::warning!(
+                    "{}: the leaf of {day} is kept: it holds a claim that outlives what was promised for it",
+                    name(store)
+                );
+                return Ok(());
+            }
+            None => return Ok(()),
         }
         // The parent first, as readers lock it, so that nobody can meet us the other way round.
         let locked = (0..TRIES).any(|attempt| {
             if attempt > 0 {
                 lock::pause(PAUSE);
             }
-            lock::try_lock_exclusively(store) && lock::try_lock_exclusively(leaf.table)
+            lock::try_lock_exclusively(store) && lock::try_lock_exclusively(leaf)
         });
         if !locked {
             pgrx::notice!(
@@ -81,15 +89,17 @@ impl Pass<'_> {
             );
             return Ok(());
         }
-        // Under the locks, as things are now: somebody may have been faster, or raised the retention.
-        let still = plan::due(&cache::leaves_of(store)?, (self.clock)());
-        if !still.iter().any(|due| due.table == leaf.table) {
-            return Ok(());
+        if privilege::exists(leaf) {
+            leaves::drop_leaf(store, leaf)?;
+            pgrx::notice!("{}: dropped the leaf of {day}", name(store));
         }
-        leaves::drop_leaf(store, leaf.table)?;
-        pgrx::notice!("{}: dropped the leaf of {day}", name(store));
         Ok(())
     }
+}
+
+/// A day as YYYY-MM-DD.
+fn date(day: Day) -> String {
+    day.bound()[..10].to_owned()
 }
 
 /// A store's name for messages.
