@@ -12,6 +12,7 @@ use crate::claim::arbiter::{self, Arbiter};
 use crate::claim::{Answer, Outcome, Terms, batch, check, lookup as looking};
 use crate::error::{Refusal, raise};
 use crate::pg::array::{ArrayFault, TextArray};
+use crate::pg::failure::{Sql, sql};
 use crate::pg::rows::{OneRow, RowSet, Value};
 use crate::pg::text::Text;
 use pgrx::datum::{Interval, TimestampWithTimeZone, Uuid};
@@ -24,7 +25,7 @@ fn claim_once_text(
     ttl: Option<Interval>,
     effect: Option<&[u8]>,
     store: Option<&[u8]>,
-) -> bool {
+) -> Sql<bool> {
     claim_once(key, ttl, effect, store)
 }
 
@@ -35,7 +36,7 @@ fn claim_once_uuid(
     ttl: Option<Interval>,
     effect: Option<&[u8]>,
     store: Option<&[u8]>,
-) -> bool {
+) -> Sql<bool> {
     let mut form = [0; uuid::fmt::Hyphenated::LENGTH];
     let key = key
         .map(|key| &*uuid::Uuid::from_bytes(*key.as_bytes()).hyphenated().encode_lower(&mut form));
@@ -49,7 +50,7 @@ fn claim_once_bigint(
     ttl: Option<Interval>,
     effect: Option<&[u8]>,
     store: Option<&[u8]>,
-) -> bool {
+) -> Sql<bool> {
     let key = key.map(|key| key.to_string());
     claim_once(key.as_deref().map(str::as_bytes), ttl, effect, store)
 }
@@ -59,9 +60,11 @@ fn claim_once(
     ttl: Option<Interval>,
     effect: Option<&[u8]>,
     store: Option<&[u8]>,
-) -> bool {
-    arbiter::refuse_read_only(c"once.claim_once()");
-    raise(claim_one(key, ttl, effect, store, true)).outcome == Outcome::Claimed
+) -> Sql<bool> {
+    sql(|| {
+        arbiter::refuse_read_only(c"once.claim_once()");
+        raise(claim_one(key, ttl, effect, store, true)).outcome == Outcome::Claimed
+    })
 }
 
 fn claim_one(
@@ -91,25 +94,27 @@ fn claim(
     fingerprint: Option<&[u8]>,
     event_time: Option<TimestampWithTimeZone>,
     wait: Option<bool>,
-) -> OneRow<'static, 4> {
-    arbiter::refuse_read_only(c"once.claim()");
-    let reserved = match (fingerprint, event_time) {
-        (Some(_), _) => Err(Refusal::NotYet("fingerprint")),
-        (_, Some(_)) => Err(Refusal::NotYet("event_time")),
-        _ => Ok(()),
-    };
-    let answer = raise(
-        reserved
-            .and_then(|()| given(wait, "wait"))
-            .and_then(|wait| claim_one(key, ttl, effect, store, wait)),
-    );
-    let instant = |at: Option<i64>| at.map_or(Value::Null, Value::Instant);
-    OneRow([
-        Value::Label(answer.outcome.label()),
-        instant(answer.window.map(|(claimed_at, _)| claimed_at)),
-        instant(answer.window.map(|(_, expires_at)| expires_at)),
-        Value::Null,
-    ])
+) -> Sql<OneRow<'static, 4>> {
+    sql(|| {
+        arbiter::refuse_read_only(c"once.claim()");
+        let reserved = match (fingerprint, event_time) {
+            (Some(_), _) => Err(Refusal::NotYet("fingerprint")),
+            (_, Some(_)) => Err(Refusal::NotYet("event_time")),
+            _ => Ok(()),
+        };
+        let answer = raise(
+            reserved
+                .and_then(|()| given(wait, "wait"))
+                .and_then(|wait| claim_one(key, ttl, effect, store, wait)),
+        );
+        let instant = |at: Option<i64>| at.map_or(Value::Null, Value::Instant);
+        OneRow([
+            Value::Label(answer.outcome.label()),
+            instant(answer.window.map(|(claimed_at, _)| claimed_at)),
+            instant(answer.window.map(|(_, expires_at)| expires_at)),
+            Value::Null,
+        ])
+    })
 }
 
 /// Claims every key of an array; one row per element in input order. NULL (22004) for the array or
@@ -121,25 +126,27 @@ fn claim_many<'a>(
     ttl: Option<Interval>,
     effect: Option<&'a [u8]>,
     store: Option<&'a [u8]>,
-) -> RowSet<'a, 2> {
-    arbiter::refuse_read_only(c"once.claim_many()");
-    let claims = || {
-        let keys = given(keys, "keys")?.elements().map_err(|fault| match fault {
-            ArrayFault::Dimensions(n) => Refusal::Dimensions(n),
-            ArrayFault::NullElement(position) => Refusal::NullElement(position),
-        })?;
-        let effect = given(effect, "effect")?;
-        let store = given(store, "store")?;
-        let terms = Terms { store, effect, ttl: ttl.map(span), wait: true };
-        let claimed = batch::claim_many(&keys, &terms, &settings())?;
-        Ok((keys, claimed))
-    };
-    let (keys, claimed) = raise(claims());
-    RowSet::new(
-        keys.into_iter()
-            .zip(claimed)
-            .map(|(key, claimed)| [Value::Bytes(key), Value::Bool(claimed)]),
-    )
+) -> Sql<RowSet<'a, 2>> {
+    sql(|| {
+        arbiter::refuse_read_only(c"once.claim_many()");
+        let claims = || {
+            let keys = given(keys, "keys")?.elements().map_err(|fault| match fault {
+                ArrayFault::Dimensions(n) => Refusal::Dimensions(n),
+                ArrayFault::NullElement(position) => Refusal::NullElement(position),
+            })?;
+            let effect = given(effect, "effect")?;
+            let store = given(store, "store")?;
+            let terms = Terms { store, effect, ttl: ttl.map(span), wait: true };
+            let claimed = batch::claim_many(&keys, &terms, &settings())?;
+            Ok((keys, claimed))
+        };
+        let (keys, claimed) = raise(claims());
+        RowSet::new(
+            keys.into_iter()
+                .zip(claimed)
+                .map(|(key, claimed)| [Value::Bytes(key), Value::Bool(claimed)]),
+        )
+    })
 }
 
 /// The live claim of a key as the calling statement sees it: one row or none.
@@ -148,16 +155,18 @@ fn lookup<'a>(
     key: Option<&'a [u8]>,
     effect: Option<&'a [u8]>,
     store: Option<&'a [u8]>,
-) -> RowSet<'a, 3> {
-    let look = || {
-        let (key, effect) = (given(key, "key")?, given(effect, "effect")?);
-        looking::lookup(key, effect, given(store, "store")?, &settings())
-    };
-    RowSet::new(raise(look()).into_iter().map(|claim| {
-        [
-            Value::Instant(claim.claimed_at),
-            Value::Instant(claim.expires_at),
-            claim.result.map_or(Value::Null, Value::Json),
-        ]
-    }))
+) -> Sql<RowSet<'a, 3>> {
+    sql(|| {
+        let look = || {
+            let (key, effect) = (given(key, "key")?, given(effect, "effect")?);
+            looking::lookup(key, effect, given(store, "store")?, &settings())
+        };
+        RowSet::new(raise(look()).into_iter().map(|claim| {
+            [
+                Value::Instant(claim.claimed_at),
+                Value::Instant(claim.expires_at),
+                claim.result.map_or(Value::Null, Value::Json),
+            ]
+        }))
+    })
 }

@@ -4,6 +4,7 @@ use crate::claim::arbiter;
 use crate::error::{Refusal, raise};
 use crate::gucs;
 use crate::maintenance::apply::Pass;
+use crate::pg::failure::{Sql, sql};
 use crate::pg::procedure::Call;
 use crate::pg::session;
 use pgrx::pg_extern;
@@ -11,12 +12,14 @@ use pgrx::pg_extern;
 /// One pass over the stores the caller owns, a notice for each step. Errors: 25001 where it cannot
 /// commit between steps, 25006 in a read-only transaction or on a standby.
 #[pg_extern(sql = false)]
-fn maintain(call: Call) {
-    arbiter::refuse_read_only(c"once.maintain()");
-    if call.is_atomic() {
-        raise::<()>(Err(Refusal::InTransaction));
-    }
-    let commit = || call.commit();
-    let ahead = gucs::precreate_days();
-    raise(Pass { ahead, clock: session::now, commit: &commit }.run());
+fn maintain(call: Call) -> Sql<()> {
+    sql(|| {
+        arbiter::refuse_read_only(c"once.maintain()");
+        if call.is_atomic() {
+            raise::<()>(Err(Refusal::InTransaction));
+        }
+        let commit = || call.commit();
+        let ahead = gucs::precreate_days();
+        raise(Pass { ahead, clock: session::now, commit: &commit }.run());
+    })
 }

@@ -12,6 +12,7 @@ use crate::domain::window;
 use crate::error::{Refusal, raise};
 use crate::gucs;
 use crate::pg::bounds;
+use crate::pg::failure::{Sql, sql};
 use pgrx::datum::{Date, Interval};
 use pgrx::pg_extern;
 use pgrx::pg_sys::Oid;
@@ -24,8 +25,7 @@ fn create_store(
     retry_horizon: Option<Interval>,
     retention: Option<Interval>,
     note: Option<&[u8]>,
-) -> Oid {
-    arbiter::refuse_read_only(c"once.create_store()");
+) -> Sql<Oid> {
     let create = || {
         let name = store_name(name)?;
         let horizon = length(retry_horizon, "retry_horizon")?;
@@ -38,7 +38,10 @@ fn create_store(
         let settings = settings();
         stores::create(&name, &policy, retention, settings.today(), settings.precreate_days)
     };
-    raise(create())
+    sql(|| {
+        arbiter::refuse_read_only(c"once.create_store()");
+        raise(create())
+    })
 }
 
 /// Changes what is given; NULL leaves a thing as it is.
@@ -48,8 +51,7 @@ fn alter_store(
     retry_horizon: Option<Interval>,
     retention: Option<Interval>,
     note: Option<&[u8]>,
-) {
-    arbiter::refuse_read_only(c"once.alter_store()");
+) -> Sql<()> {
     let alter = || {
         let policy = Policy {
             retention: length(retention, "retention")?,
@@ -58,14 +60,19 @@ fn alter_store(
         };
         stores::alter(&store_name(name)?, &policy)
     };
-    raise(alter());
+    sql(|| {
+        arbiter::refuse_read_only(c"once.alter_store()");
+        raise(alter());
+    })
 }
 
 /// Drops a store with every claim in it.
 #[pg_extern(sql = false)]
-fn drop_store(name: Option<&[u8]>) {
-    arbiter::refuse_read_only(c"once.drop_store()");
-    raise(store_name(name).and_then(|name| stores::drop_store(&name)));
+fn drop_store(name: Option<&[u8]>) -> Sql<()> {
+    sql(|| {
+        arbiter::refuse_read_only(c"once.drop_store()");
+        raise(store_name(name).and_then(|name| stores::drop_store(&name)));
+    })
 }
 
 /// The UTC day a leaf covers; NULL for a table that is no leaf of one day.

@@ -11,6 +11,7 @@
 //! time, moving right where a page has been split meanwhile. The page format is btree version 4, the only
 //! one that PostgreSQL 12 and later write.
 
+use super::failure::step;
 use super::index::PrimaryKey;
 use super::raw;
 use pgrx::pg_sys;
@@ -73,7 +74,7 @@ pub fn is_certain(index: &PrimaryKey, hint: &Hint, key: &[u8], effect: &[u8]) ->
     // SAFETY: the index is an open btree on two text columns; pages are read under a pin and a shared
     // lock, each given back before the next is taken; nothing in the step has a destructor.
     unsafe {
-        raw::step(|| {
+        step(|| {
             let near = match hint.leaf.get() {
                 NONE => None,
                 block => look_near(index.raw(), block, &wanted),

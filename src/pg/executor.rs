@@ -4,11 +4,12 @@
 //!
 //! The steps are those by which logical replication applies a row (replication/logical/worker.c).
 
+use super::failure::step;
 use super::index::Search;
 use super::layout::{COLUMNS, Column, Layout, further_columns};
 use super::relation::Relation;
 use super::tuple::{NewRow, Replaced, try_lock_row};
-use super::unwinding;
+use super::{raw, unwinding};
 use pgrx::{PgBox, pg_sys};
 
 /// What the executor made of a claim.
@@ -50,6 +51,12 @@ impl Work {
                 PgBox::<pg_sys::ResultRelInfo>::alloc_node(pg_sys::NodeTag::T_ResultRelInfo)
                     .into_pg();
             pg_sys::InitResultRelInfo(target, leaf.raw(), 1, std::ptr::null_mut(), 0);
+            // The leaf was chosen by its bound, under its lock. Checking the bound again would make
+            // PostgreSQL lock the parent, which a claim never does: let the check be "true".
+            (*target).ri_PartitionCheckExpr = pg_sys::ExecInitExpr(
+                pg_sys::makeBoolConst(true, false).cast(),
+                std::ptr::null_mut(),
+            );
             // After triggers find their target among the opened ones.
             (*estate).es_opened_result_relations =
                 pg_sys::lappend((*estate).es_opened_result_relations, target.cast());
@@ -113,7 +120,7 @@ impl Work {
     fn finish(self, layout: &Layout, row: &NewRow) -> Stored {
         // SAFETY: the query level opened by `new` is closed once.
         unsafe {
-            pg_sys::AfterTriggerEndQuery(self.estate);
+            step(|| raw::AfterTriggerEndQuery(self.estate));
             let written = (*self.slot).tts_tid.ip_posid != 0;
             let (values, _) = row.values();
             let same = |column: Column| {
@@ -191,7 +198,9 @@ unsafe fn init_range_table(estate: *mut pg_sys::EState, entry: *mut pg_sys::Rang
 pub fn insert(leaf: &Relation, layout: &Layout, row: &NewRow) -> Stored {
     let work = Work::new(leaf, layout, row);
     // SAFETY: target and slot belong to the executor state.
-    unsafe { pg_sys::ExecSimpleRelationInsert(work.target, work.estate, work.slot) };
+    unsafe {
+        step(|| raw::ExecSimpleRelationInsert(work.target, work.estate, work.slot));
+    }
     work.finish(layout, row)
 }
 
@@ -221,13 +230,10 @@ pub fn replace(
             #[cfg(not(feature = "pg15"))]
             std::ptr::null_mut(),
         );
-        pg_sys::ExecSimpleRelationUpdate(
-            work.target,
-            work.estate,
-            &mut recheck,
-            search.slot(),
-            work.slot,
-        );
+        step(|| {
+            let old = search.slot();
+            raw::ExecSimpleRelationUpdate(work.target, work.estate, &mut recheck, old, work.slot);
+        });
         pg_sys::EvalPlanQualEnd(&mut recheck);
     }
     Ok(work.finish(layout, row))

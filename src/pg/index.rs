@@ -1,5 +1,6 @@
 //! Searching a leaf by its primary key, and what a found row says.
 
+use super::failure::step;
 use super::layout::{Column, Layout};
 use super::lock::RowId;
 use super::relation::{Opened, Relation};
@@ -22,7 +23,7 @@ impl PrimaryKey {
     pub fn open(leaf: &Relation) -> Option<PrimaryKey> {
         let oid = key_index(leaf)?;
         // SAFETY: the leaf is open and locked, so that an index in its list exists.
-        let rel = unsafe { raw::step(|| raw::index_open(oid, leaf.access().mode())) };
+        let rel = unsafe { step(|| raw::index_open(oid, leaf.access().mode())) };
         PrimaryKey { rel, closing_mode: leaf.access().closing_mode() }.checked()
     }
 
@@ -79,7 +80,7 @@ impl Drop for PrimaryKey {
             return;
         }
         // SAFETY: opened by this handle under this resource owner, closed once.
-        unsafe { raw::step(|| raw::index_close(self.rel, self.closing_mode)) }
+        unsafe { step(|| raw::index_close(self.rel, self.closing_mode)) }
     }
 }
 
@@ -124,7 +125,7 @@ impl Search {
         // long as the scan; the slot belongs to this handle.
         let snapshot_at = snapshot.raw();
         let (scan, slot) = unsafe {
-            raw::step(|| {
+            step(|| {
                 (
                     begin_scan(leaf.raw(), index.raw(), snapshot_at),
                     raw::table_slot_create(leaf.raw(), std::ptr::null_mut()),
@@ -145,7 +146,7 @@ impl Search {
             let keys = self.keys.as_mut_ptr();
             let direction = pg_sys::ScanDirection::ForwardScanDirection;
             let wanted = self.layout.instants_end();
-            let found = raw::step(|| {
+            let found = step(|| {
                 raw::index_rescan(self.scan, keys, 2, std::ptr::null_mut(), 0);
                 let found = raw::index_getnext_slot(self.scan, direction, self.slot);
                 if found {
@@ -243,7 +244,7 @@ impl Drop for Search {
         // SAFETY: both were made by this handle and are given back once; ending the scan and
         // dropping the slot release every pin.
         unsafe {
-            raw::step(|| {
+            step(|| {
                 raw::index_endscan(self.scan);
                 raw::ExecDropSingleTupleTableSlot(self.slot);
             });

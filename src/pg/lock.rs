@@ -4,6 +4,7 @@
 //! no advisory function of PostgreSQL uses (those write 1 and 2), so it can neither collide with an
 //! application's advisory locks nor be taken or released by one.
 
+use super::failure::step;
 use super::relation::Relation;
 use super::{raw, unwinding};
 use pgrx::pg_sys;
@@ -29,7 +30,7 @@ impl OwnLock {
         // SAFETY: the tag is a plain value that LockAcquire copies; messages may be taken in
         // wherever a lock may be taken.
         let now = unsafe {
-            raw::step(|| {
+            step(|| {
                 raw::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false);
                 raw::AcceptInvalidationMessages();
                 raw::GetCurrentTimestamp()
@@ -47,7 +48,7 @@ impl OwnLock {
         let tag = tag(number, space);
         // SAFETY: the tag is a plain value that LockAcquire copies.
         unsafe {
-            raw::step(|| raw::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false));
+            step(|| raw::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false));
         }
         OwnLock { tag }
     }
@@ -79,7 +80,7 @@ pub fn hold_name(number: u64) {
 fn hold(number: u64, space: u16) {
     let tag = tag(number, space);
     // SAFETY: the tag is a plain value that LockAcquire copies; the transaction's end releases it.
-    unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false) };
+    unsafe { step(|| raw::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, false, false)) };
 }
 
 impl Drop for OwnLock {
@@ -89,7 +90,7 @@ impl Drop for OwnLock {
         }
         // SAFETY: the lock was taken by `acquire` under this resource owner and not released since.
         unsafe {
-            raw::step(|| raw::LockRelease(&self.tag, pg_sys::ExclusiveLock as i32, false));
+            step(|| raw::LockRelease(&self.tag, pg_sys::ExclusiveLock as i32, false));
         }
     }
 }
@@ -100,12 +101,10 @@ pub fn wait_for_transaction(xid: pg_sys::TransactionId, relation: &Relation, tid
     let mut tid = tid.0;
     // SAFETY: the relation is open; no lock of ours but those on leaves is held by the caller.
     unsafe {
-        pg_sys::XactLockTableWait(
-            xid,
-            relation.raw(),
-            &mut tid,
-            pg_sys::XLTW_Oper::XLTW_InsertIndex,
-        );
+        step(|| {
+            let operation = pg_sys::XLTW_Oper::XLTW_InsertIndex;
+            raw::XactLockTableWait(xid, relation.raw(), &mut tid, operation);
+        });
     }
 }
 

@@ -15,6 +15,7 @@ pub mod absence;
 pub mod array;
 pub mod bounds;
 pub mod executor;
+pub mod failure;
 pub mod index;
 pub mod inval;
 pub mod layout;

@@ -1,18 +1,18 @@
 //! The functions of the claim path, declared here without pgrx's guard around each.
 //!
 //! pgrx calls every PostgreSQL function through a sigsetjmp of its own, which costs a claim of some
-//! sixty calls an eighth of its time. Here a whole step runs under one guard: [`step`].
+//! sixty calls an eighth of its time. Here a whole step runs under one guard: [`step`](super::failure::step).
 //!
 //! The signatures are those of the headers of the supported majors; pgrx's bindings, generated from
 //! the headers of the server built against, hold the types.
 
 use pgrx::pg_sys::{
-    BlockNumber, Buffer, BulkInsertState, CommandId, Datum, HeapTuple, IndexInfo, IndexScanDesc,
-    IndexUniqueCheck, ItemPointer, LOCKMODE, LOCKTAG, LockAcquireResult, LockTupleMode, Oid,
-    Relation, ScanDirection, ScanKey, Snapshot, TM_FailureData, TM_Result, TimestampTz, TupleDesc,
-    TupleTableSlot,
+    BlockNumber, Buffer, BulkInsertState, CommandId, Datum, EPQState, EState, HeapTuple, IndexInfo,
+    IndexScanDesc, IndexUniqueCheck, ItemPointer, LOCKMODE, LOCKTAG, LockAcquireResult,
+    LockTupleMode, Oid, Relation, ResultRelInfo, ScanDirection, ScanKey, Snapshot, TM_FailureData,
+    TM_Result, TimestampTz, TransactionId, TupleDesc, TupleTableSlot, XLTW_Oper,
 };
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 
 unsafe extern "C-unwind" {
     // access/table.h, access/relation.h, access/genam.h
@@ -96,6 +96,29 @@ unsafe extern "C-unwind" {
         mode: *mut LockTupleMode::Type,
         #[cfg(not(feature = "pg15"))] indexes: *mut pgrx::pg_sys::TU_UpdateIndexes::Type,
     ) -> TM_Result::Type;
+    // executor/executor.h, commands/trigger.h, storage/lmgr.h, miscadmin.h
+    pub(super) fn ExecSimpleRelationInsert(
+        target: *mut ResultRelInfo,
+        estate: *mut EState,
+        slot: *mut TupleTableSlot,
+    );
+    pub(super) fn ExecSimpleRelationUpdate(
+        target: *mut ResultRelInfo,
+        estate: *mut EState,
+        recheck: *mut EPQState,
+        old: *mut TupleTableSlot,
+        slot: *mut TupleTableSlot,
+    );
+    pub(super) fn AfterTriggerEndQuery(estate: *mut EState);
+    pub(super) fn XactLockTableWait(
+        xid: TransactionId,
+        rel: Relation,
+        tid: ItemPointer,
+        operation: XLTW_Oper::Type,
+    );
+    pub(super) fn PreventCommandIfReadOnly(command: *const c_char);
+    pub(super) fn PreventCommandIfParallelMode(command: *const c_char);
+    pub(super) fn PreventCommandDuringRecovery(command: *const c_char);
     // storage/lock.h, utils/inval.h, access/xact.h, utils/timestamp.h
     pub(super) fn LockAcquire(
         tag: *const LOCKTAG,
@@ -107,15 +130,4 @@ unsafe extern "C-unwind" {
     pub(super) fn AcceptInvalidationMessages();
     pub(super) fn GetCurrentCommandId(used: bool) -> CommandId;
     pub(super) fn GetCurrentTimestamp() -> TimestampTz;
-}
-
-/// Runs one step of calls into PostgreSQL under one guard: an error raised in it becomes a Rust
-/// panic at the step's edge.
-///
-/// # Safety
-/// As for the calls made in it; and no value with a destructor may be created and still alive where
-/// an error can be raised, because the jump out of `calls` runs no destructors.
-pub(super) unsafe fn step<T>(calls: impl FnOnce() -> T) -> T {
-    // SAFETY: the caller's promise; the backend has one thread.
-    unsafe { pgrx::pg_sys::ffi::pg_guard_ffi_boundary(calls) }
 }

@@ -1,6 +1,7 @@
 //! Opened tables. A leaf may vanish between a cached list and its lock: opening answers that as a
 //! value, never as an error.
 
+use super::failure::step;
 use super::{raw, unwinding};
 use pgrx::pg_sys;
 
@@ -49,7 +50,7 @@ impl Relation {
     /// Opens a table, waiting for its lock. None when it is gone.
     pub fn open(relid: pg_sys::Oid, access: Access) -> Option<Relation> {
         // SAFETY: try_table_open takes any oid and answers NULL for a relation that is gone.
-        let rel = unsafe { raw::step(|| raw::try_table_open(relid, access.mode())) };
+        let rel = unsafe { step(|| raw::try_table_open(relid, access.mode())) };
         (!rel.is_null()).then_some(Relation { rel, access })
     }
 
@@ -132,6 +133,6 @@ impl Drop for Relation {
             return;
         }
         // SAFETY: opened by this handle under this resource owner, closed once.
-        unsafe { raw::step(|| raw::table_close(self.rel, self.access.closing_mode())) }
+        unsafe { step(|| raw::table_close(self.rel, self.access.closing_mode())) }
     }
 }

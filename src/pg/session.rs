@@ -1,5 +1,7 @@
 //! The session and its transaction: the clock, what is allowed in it, and its database.
 
+use super::failure::step;
+use super::raw;
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
@@ -24,9 +26,11 @@ pub fn transaction() -> u32 {
 pub fn refuse_read_only(function: &CStr) {
     // SAFETY: the name is NUL-terminated and only read to word the message.
     unsafe {
-        pg_sys::PreventCommandIfReadOnly(function.as_ptr());
-        pg_sys::PreventCommandIfParallelMode(function.as_ptr());
-        pg_sys::PreventCommandDuringRecovery(function.as_ptr());
+        step(|| {
+            raw::PreventCommandIfReadOnly(function.as_ptr());
+            raw::PreventCommandIfParallelMode(function.as_ptr());
+            raw::PreventCommandDuringRecovery(function.as_ptr());
+        });
     }
 }
 

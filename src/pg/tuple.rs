@@ -1,5 +1,6 @@
 //! Writing claims straight to a plain leaf: one heap row, one index entry.
 
+use super::failure::step;
 use super::index::{PrimaryKey, Search};
 use super::layout::COLUMNS;
 use super::raw;
@@ -76,7 +77,7 @@ pub fn insert(leaf: &Relation, index: &PrimaryKey, row: &NewRow, bulk: Option<&B
     // values are copied into the row version, which is freed here. GetCurrentCommandId marks the
     // command as used.
     unsafe {
-        raw::step(|| {
+        step(|| {
             let formed =
                 raw::heap_form_tuple((*leaf.raw()).rd_att, values.as_ptr(), nulls.as_ptr());
             raw::heap_insert(leaf.raw(), formed, raw::GetCurrentCommandId(true), 0, bulk);
@@ -139,7 +140,7 @@ fn try_replace(
     // SAFETY: as in `insert`; the outputs are plain values, and heap_update sets the header flags of
     // the new row version.
     let result = unsafe {
-        raw::step(|| {
+        step(|| {
             let formed =
                 raw::heap_form_tuple((*leaf.raw()).rd_att, values.as_ptr(), nulls.as_ptr());
             let result = update(leaf, &mut old, formed, wait);

@@ -1,5 +1,6 @@
 //! Running a short piece of work in a background process, in a transaction of its own.
 
+use super::failure::sql;
 use pgrx::bgworkers::{BackgroundWorkerBuilder, BackgroundWorkerStatus};
 use pgrx::pg_sys;
 use std::ffi::CStr;
@@ -91,6 +92,6 @@ pub fn define_main(main: fn()) {
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn pg_once_make(_arg: pg_sys::Datum) {
     if let Some(main) = MAIN.get() {
-        main();
+        sql(main).or_throw();
     }
 }
