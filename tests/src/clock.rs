@@ -118,6 +118,7 @@ impl Instant {
     }
 }
 
-fn real() -> f64 {
+/// Seconds since 1970 by the real clock.
+pub fn real() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64()
 }

@@ -35,16 +35,16 @@ impl Server {
         &UNDER_TEST
     }
 
-    /// The server of another major from `PG_ONCE_SERVERS`, where it is listed.
-    pub fn of_major(major: u32) -> Option<Server> {
-        if UNDER_TEST.major == major {
-            return Some(UNDER_TEST.clone());
-        }
+    /// Servers of later majors from `PG_ONCE_SERVERS`, oldest first.
+    pub fn later() -> Vec<Server> {
         let listed = std::env::var("PG_ONCE_SERVERS").unwrap_or_default();
-        listed.split_whitespace().find_map(|entry| {
-            let (listed_major, path) = entry.split_once('=')?;
-            (listed_major == major.to_string()).then(|| Server::from_pg_config(path))
-        })
+        let entries = listed.split_whitespace().filter_map(|entry| entry.split_once('='));
+        let mut servers: Vec<Server> = entries
+            .filter(|(major, _)| major.parse().is_ok_and(|major: u32| major > UNDER_TEST.major))
+            .map(|(_, path)| Server::from_pg_config(path))
+            .collect();
+        servers.sort_by_key(|server| server.major);
+        servers
     }
 
     fn from_pg_config(path: &str) -> Server {

@@ -1,1 +1,262 @@
-//! x
+//! What a DBA does to leaves under open sessions: rename, detach, attach, rewrite, replace.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pg_once_tests::clock::Instant;
+use pg_once_tests::session::Session;
+use pg_once_tests::shared::{clocked, database};
+use pg_once_tests::{race, wait};
+
+/// The leaf of today.
+fn today(s: &mut Session) -> String {
+    s.get("SELECT leaf FROM once.partitions WHERE state = 'current'")
+}
+
+#[test]
+fn a_renamed_leaf_goes_on_under_its_new_name() {
+    let db = database();
+    let (mut s, mut ddl) = (db.session(), db.session());
+    s.claim("k");
+    let leaf = today(&mut ddl);
+    s.run("BEGIN");
+    assert!(s.claim("before"));
+    let renaming =
+        ddl.background(move |s| s.run(&format!("ALTER TABLE once.{leaf} RENAME TO \"Heute\"")));
+    wait::blocked(&mut db.session(), renaming.pid());
+    assert!(!s.claim("k"));
+    assert!(s.claim("while it waits"));
+    s.run("COMMIT");
+    renaming.join();
+    assert!(!s.claim("k"));
+    assert!(s.claim("after"));
+    assert_eq!(s.leaves_of("after"), ["Heute"]);
+    s.run("CALL once.maintain()");
+    assert_eq!(today(&mut s), "Heute");
+}
+
+#[test]
+fn an_older_leaf_that_is_detached_no_longer_counts_and_attached_again_it_does() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2015, 3, 1).plus(43_200.0);
+    cluster.clock().set(noon);
+    let (mut s, mut ddl) = (db.session(), db.session());
+    assert!(s.get::<bool>("SELECT once.claim_once('k') AND once.claim_once('l')"));
+    cluster.clock().set(noon.days(1));
+    assert!(!s.claim("k"));
+    s.run("PREPARE p AS SELECT once.claim_once($1::text, '1 minute')");
+    for how in ["", " CONCURRENTLY"] {
+        ddl.run(&format!(
+            "ALTER TABLE once.processed_events DETACH PARTITION once.processed_events_20150301{how}"
+        ));
+        assert_eq!(s.column::<bool>("EXECUTE p('k')"), [true], "detached{how}");
+        s.run("DELETE FROM once.processed_events WHERE key = 'k'");
+        ddl.run(
+            "ALTER TABLE once.processed_events ATTACH PARTITION once.processed_events_20150301
+                 FOR VALUES FROM ('2015-03-01 00:00:00+00') TO ('2015-03-02 00:00:00+00')",
+        );
+        assert_eq!(s.column::<bool>("EXECUTE p('k')"), [false], "attached again");
+        assert_eq!(s.column::<bool>("EXECUTE p('l')"), [false]);
+    }
+}
+
+#[test]
+fn a_leaf_dropped_under_open_transactions_is_no_error() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2015, 5, 1).plus(43_200.0);
+    cluster.clock().set(noon);
+    let mut sessions = db.sessions(4);
+    sessions[0].claim("k");
+    cluster.clock().set(noon.days(1));
+    for s in &mut sessions {
+        s.run("BEGIN");
+        let key = format!("a{}", s.pid());
+        assert!(s.claim(&key), "looks into the older leaf and holds nothing on it");
+    }
+    let mut ddl = db.session();
+    ddl.run("SET lock_timeout = '5s'");
+    ddl.run("DROP TABLE once.processed_events_20150501");
+    for s in &mut sessions {
+        let key = format!("b{}", s.pid());
+        assert!(s.claim(&key));
+        assert!(!s.claim(&key));
+        s.run("COMMIT");
+    }
+}
+
+#[test]
+fn a_leaf_that_a_dba_made_is_used_when_its_day_comes() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2015, 7, 1).plus(43_200.0);
+    cluster.clock().set(noon);
+    let mut s = db.session();
+    s.claim("k");
+    // A whole month, with the columns in another order.
+    db.session().run(
+        "CREATE TABLE once.august (key text COLLATE \"C\" NOT NULL, result jsonb, effect text COLLATE \"C\" NOT NULL DEFAULT '',
+             expires_at timestamptz NOT NULL, claimed_at timestamptz NOT NULL, fingerprint bytea, PRIMARY KEY (key, effect));
+         ALTER TABLE once.processed_events ATTACH PARTITION once.august
+             FOR VALUES FROM ('2015-08-01 00:00:00+00') TO ('2015-09-01 00:00:00+00')",
+    );
+    for day in [31, 40, 61] {
+        cluster.clock().set(noon.days(day));
+        let key = format!("k{day}");
+        assert!(s.claim(&key));
+        assert!(!s.claim(&key) && !s.claim_many(&[&key])[0].1);
+        assert_eq!(s.leaves_of(&key), ["august"]);
+        cluster.clock().set(noon.days(day).plus(7_200.0));
+        assert!(s.claim(&key), "expired, and replaced");
+    }
+    s.run("CALL once.maintain()");
+    cluster.clock().set(noon.days(63));
+    assert!(s.claim("september"));
+    assert!(s.get::<bool>("SELECT once.leaf_day('once.august') IS NULL"));
+    s.verify("once.processed_events", cluster.server().ships("amcheck"));
+}
+
+#[test]
+fn a_leaf_without_the_primary_key_is_refused_and_says_so() {
+    let db = database();
+    let mut s = db.session();
+    s.claim("k");
+    let mut ddl = db.session();
+    let leaf = today(&mut ddl);
+    ddl.run(&format!("ALTER TABLE once.{leaf} DROP CONSTRAINT {leaf}_pkey"));
+    for s in [&mut s, &mut db.session()] {
+        let failure = s.fails("SELECT once.claim_once('k')");
+        assert_eq!(failure.code, "55000", "{failure}");
+        assert!(failure.message.contains(&leaf) && !failure.hint.is_empty(), "{failure}");
+    }
+    ddl.run(&format!("ALTER TABLE once.{leaf} ADD PRIMARY KEY (key, effect)"));
+    assert!(!s.claim("k"));
+    assert!(s.claim("l"));
+}
+
+#[test]
+fn claims_in_a_default_partition_count() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2015, 10, 1).plus(43_200.0);
+    cluster.clock().set(noon);
+    let mut s = db.session();
+    s.claim("load");
+    db.session().run(
+        "CREATE TABLE once.overflow (LIKE once.processed_events INCLUDING ALL, PRIMARY KEY (key, effect));
+         ALTER TABLE once.processed_events ATTACH PARTITION once.overflow DEFAULT;
+         INSERT INTO once.processed_events (claimed_at, expires_at, key)
+             VALUES (clock_timestamp() - interval '1 day', clock_timestamp() + interval '5 days', 'old')",
+    );
+    for day in 0..3 {
+        cluster.clock().set(noon.days(day));
+        assert!(!s.claim("old"), "day {day}");
+        assert!(!s.claim_many(&["old"])[0].1, "day {day}");
+        assert!(s.claim(&format!("new{day}")), "day {day}");
+    }
+    // Beyond the days made ahead: a day is made although there is a default partition.
+    cluster.clock().set(noon.days(4));
+    assert!(s.claim("later"));
+    assert!(!s.claim("old"));
+    s.run("CALL once.maintain()");
+    assert_eq!(s.claimed_twice("once.processed_events"), [""; 0]);
+}
+
+#[test]
+fn leaves_are_rewritten_and_reindexed_while_eight_sessions_claim() {
+    let db = database();
+    let mut sessions = db.sessions(8);
+    sessions[0].claim("load");
+    sessions[0].run("CREATE TABLE wins (key text)");
+    let mut ddl = db.session();
+    let leaf = today(&mut ddl);
+    let over = std::sync::Arc::new(AtomicBool::new(false));
+    let done = over.clone();
+    let changes = ddl.background(move |s| {
+        for _ in 0..3 {
+            for change in [
+                format!("VACUUM FULL once.{leaf}"),
+                format!("REINDEX TABLE once.{leaf}"),
+                format!("CLUSTER once.{leaf} USING {leaf}_pkey"),
+                format!("REINDEX INDEX CONCURRENTLY once.{leaf}_pkey"),
+                format!("ALTER TABLE once.{leaf} SET (fillfactor = 90)"),
+                format!("ALTER TABLE once.{leaf} ALTER COLUMN result SET STATISTICS 10"),
+                format!("VACUUM (FREEZE) once.{leaf}"),
+                format!("ANALYZE once.{leaf}"),
+                "ALTER TABLE once.processed_events ADD COLUMN extra int".to_owned(),
+                "ALTER TABLE once.processed_events DROP COLUMN extra".to_owned(),
+            ] {
+                s.run(&change);
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    race::all(&mut sessions, |number, s| {
+        let mut n = 0;
+        while !over.load(Ordering::SeqCst) && n < 100_000 {
+            let key = format!("k{}", n / 2 + number % 2);
+            s.run("BEGIN");
+            let claimed = if n % 5 == 0 { s.claim_many(&[&key])[0].1 } else { s.claim(&key) };
+            if claimed {
+                s.run(&format!("INSERT INTO wins VALUES ('{key}')"));
+            }
+            s.run(if n % 7 == 0 { "ROLLBACK" } else { "COMMIT" });
+            n += 1;
+        }
+    });
+    changes.join();
+    let s = &mut sessions[0];
+    assert!(s.get::<i64>("SELECT count(*) FROM wins") > 50);
+    assert_eq!(
+        s.column::<String>("SELECT key FROM wins GROUP BY key HAVING count(*) > 1"),
+        [""; 0]
+    );
+    assert_eq!(s.claimed_twice("once.processed_events"), [""; 0]);
+    s.verify("once.processed_events", db.cluster().server().ships("amcheck"));
+}
+
+#[test]
+fn a_truncated_or_emptied_leaf_has_forgotten_its_claims_in_every_session() {
+    let db = database();
+    let mut sessions = db.sessions(3);
+    assert!(sessions[0].claim("k"));
+    for s in &mut sessions {
+        assert!(!s.claim("k"));
+    }
+    let leaf = today(&mut db.session());
+    db.session().run(&format!("TRUNCATE once.{leaf}"));
+    assert_eq!(race::trues(&race::all(&mut sessions, |_, s| s.claim("k"))), 1);
+    db.session().run("DELETE FROM once.processed_events");
+    db.session().run(&format!("VACUUM FULL once.{leaf}"));
+    assert_eq!(race::trues(&race::all(&mut sessions, |_, s| s.claim("k"))), 1);
+    db.session().run("DELETE FROM once.processed_events");
+    db.session().run(&format!("VACUUM (TRUNCATE on) once.{leaf}"));
+    assert_eq!(race::trues(&race::all(&mut sessions, |_, s| s.claim("k"))), 1);
+    for s in &mut sessions {
+        assert!(!s.claim("k"));
+    }
+}
+
+#[test]
+fn a_lock_on_an_older_leaf_makes_a_claim_wait_and_not_fail() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2015, 12, 1).plus(43_200.0);
+    cluster.clock().set(noon);
+    let mut s = db.session();
+    assert!(s.get::<bool>("SELECT once.claim_once('k')"));
+    cluster.clock().set(noon.days(1));
+    s.claim("load");
+    let mut ddl = db.session();
+    ddl.run("BEGIN; LOCK TABLE once.processed_events_20151201 IN ACCESS EXCLUSIVE MODE");
+    let waiting = s.background(|s| (s.claim("k"), s.claim("new")));
+    wait::blocked(&mut db.session(), waiting.pid());
+    // It waits with no key held: another session asks for the same key and waits beside it.
+    let beside = db.session().background(|s| s.claim("k"));
+    wait::blocked(&mut db.session(), beside.pid());
+    let keys: i64 = db.session().get("SELECT count(*) FROM pg_locks WHERE objsubid = 20302");
+    assert_eq!(keys, 0);
+    ddl.run("ROLLBACK");
+    assert_eq!(waiting.join().1, (false, true));
+    assert!(!beside.join().1);
+}

@@ -13,3 +13,5 @@ mod maintain;
 mod names;
 mod pooler;
 mod standby;
+mod triggers;
+mod upgrade;
