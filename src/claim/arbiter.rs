@@ -29,6 +29,10 @@ use crate::storage::OpenLeaf;
 use pgrx::pg_sys::TransactionId;
 use std::rc::Rc;
 
+/// How many of the newest leaves a batch keeps open from key to key. Two locks each: all of them still
+/// fit the sixteen that a session takes without the shared lock table.
+const KEPT_OPEN: usize = 6;
+
 /// A store opened for claims of one effect. Handles stay open from key to key.
 pub struct Arbiter<'a> {
     terms: &'a Terms<'a>,
@@ -186,12 +190,17 @@ impl<'a> Arbiter<'a> {
                 Opened::Busy => return Ok(Look::LeafBusy(place)),
                 Opened::Gone => return Ok(Look::Stale),
             };
-            let Some(found) = opened.find(key, &self.effect) else { continue };
-            match self.judge(opened, found, now)? {
-                // Left behind: its day goes as a whole.
-                Verdict::Expired(_) => {}
-                Verdict::Taken(answer) => return Ok(Look::Decided(answer)),
-                Verdict::Held(xid, found) => return Ok(Look::Held(Some(place), xid, found)),
+            if let Some(found) = opened.find(key, &self.effect) {
+                match self.judge(opened, found, now)? {
+                    // Left behind: its day goes as a whole.
+                    Verdict::Expired(_) => {}
+                    Verdict::Taken(answer) => return Ok(Look::Decided(answer)),
+                    Verdict::Held(xid, found) => return Ok(Look::Held(Some(place), xid, found)),
+                }
+            }
+            // However many days are live, a claim has the locks of a few at a time.
+            if self.bulk.is_none() || place >= KEPT_OPEN {
+                desk.others[place] = None;
             }
         }
         self.write(desk, key, expired, now)

@@ -106,10 +106,12 @@ impl Acting {
                     false,
                 );
             }
-            pg_sys::SetUserIdAndSecContext(
-                role,
-                context | pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32,
-            );
+            let mut flags = pg_sys::SECURITY_LOCAL_USERID_CHANGE;
+            if role != user {
+                // What runs as another role must leave nothing behind that would run as the caller.
+                flags |= pg_sys::SECURITY_RESTRICTED_OPERATION;
+            }
+            pg_sys::SetUserIdAndSecContext(role, context | flags as i32);
             Acting { user, context, nest }
         }
     }
