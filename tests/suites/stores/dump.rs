@@ -57,8 +57,9 @@ fn portrait(s: &mut Session) -> Vec<String> {
 }
 
 fn restore(from: &Database<'_>, to: &Database<'_>, custom: bool) {
-    // The newer pg_dump reads the older server.
-    let mut dump = to.cluster().server().command("pg_dump");
+    // The older server's own pg_dump: a newer major's that lacks the last minor release's changes may
+    // write column options that it does not know itself.
+    let mut dump = from.cluster().server().command("pg_dump");
     dump.env("PGHOST", from.cluster().folder()).env("PGUSER", "postgres").args(["-d", from.name()]);
     dump.arg(if custom { "-Fc" } else { "-Fp" }).stdout(Stdio::piped());
     let mut dump = dump.spawn().expect("pg_dump starts");
