@@ -59,10 +59,12 @@ pub fn create(
             &format!("CREATE TABLE {table} ({columns}) PARTITION BY RANGE (claimed_at)"),
             &[],
         )?;
+        // The replica identity is the parent's alone: leaves keep their primary key. A publication that
+        // goes by the root would otherwise send re-claims that a subscriber cannot place.
         sql::run(
             &format!(
                 "ALTER TABLE {table} ALTER COLUMN key SET STORAGE MAIN, \
-                 ALTER COLUMN effect SET STORAGE MAIN"
+                 ALTER COLUMN effect SET STORAGE MAIN, REPLICA IDENTITY FULL"
             ),
             &[],
         )?;
