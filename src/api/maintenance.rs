@@ -1,4 +1,5 @@
-//! `CALL once.maintain()`.
+//! `CALL once.maintain()`: the one procedure. It commits between its steps and therefore refuses to run
+//! where it cannot.
 
 use crate::claim::arbiter;
 use crate::error::{Refusal, raise};
