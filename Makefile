@@ -8,7 +8,8 @@ ifdef PG_CONFIG
 export PG_CONFIG
 endif
 ifndef PG
-PG := $(shell pgrx-config/servers major)
+# Handed over by hand: $(shell) sees no exported variables before GNU make 4.4.
+PG := $(shell PG_CONFIG='$(PG_CONFIG)' pgrx-config/servers major)
 endif
 MAJORS = $(if $(filter all,$(PG)),$(shell pgrx-config/servers majors),$(PG))
 

@@ -73,8 +73,9 @@ class Cluster:
         return folder
 
     def running(self):
-        """Whether its server is up."""
-        return bool(self._made_with()["bin"]) and os.path.exists(self.data) \
+        """Whether its server is up. With the programs gone (a checkout that was moved) it is taken for down."""
+        pg_ctl = os.path.join(self._made_with()["bin"] or "", "pg_ctl")
+        return os.path.exists(self.data) and os.path.exists(pg_ctl) \
             and self._run("pg_ctl", "status", "-D", self.data, check=False).returncode == 0
 
     def start(self, pg_config, **settings):
