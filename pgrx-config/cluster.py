@@ -12,9 +12,11 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -46,16 +48,18 @@ class Cluster:
         """The folder of the Unix socket: what to give as host."""
         return self._made_with()["socket"]
 
-    def _run(self, program, *arguments, check=True):
+    def _run(self, program, *arguments):
         """Runs a program of the server as its account, with no PG* setting of the caller's."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
         command = [os.path.join(self._made_with()["bin"], program), *arguments]
         done = subprocess.run(as_account(command, self._owner()), env=clean, cwd="/", text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if check and done.returncode != 0:
-            said = " / ".join(done.stdout.strip().splitlines()[-4:])
-            raise Missing(f"{program} failed for {self.folder}: {said}")
-        return done
+        if done.returncode != 0:
+            said = done.stdout.strip().splitlines()[-3:]
+            if program == "pg_ctl" and os.path.exists(self.log):
+                with open(self.log, encoding="utf-8", errors="replace") as file:
+                    said = [line.split("] ")[-1].strip() for line in file if "FATAL" in line][-1:] or said
+            raise Missing(f"{program} failed for {self.folder}: {' / '.join(said)}")
 
     def _owner(self):
         """Who it runs as: whoever made it, even if another account would be chosen today; None for ourselves."""
@@ -72,11 +76,18 @@ class Cluster:
             os.chown(folder, who.pw_uid, who.pw_gid)
         return folder
 
-    def running(self):
-        """Whether its server is up. With the programs gone (a checkout that was moved) it is taken for down."""
-        pg_ctl = os.path.join(self._made_with()["bin"] or "", "pg_ctl")
-        return os.path.exists(self.data) and os.path.exists(pg_ctl) \
-            and self._run("pg_ctl", "status", "-D", self.data, check=False).returncode == 0
+    def _postmaster(self):
+        """The process id of its server, None when it is down.
+
+        The process must be at home in the data folder: a process id from before a reboot may be
+        somebody else's today. No program of the server is needed, which may be gone by now.
+        """
+        try:
+            with open(os.path.join(self.data, "postmaster.pid"), encoding="utf-8") as file:
+                pid = int(file.readline())
+            return pid if os.path.samefile(f"/proc/{pid}/cwd", self.data) else None
+        except (OSError, ValueError):
+            return None
 
     def start(self, pg_config, **settings):
         """Starts it with these settings, making it first where need be; returns the socket's folder."""
@@ -86,7 +97,7 @@ class Cluster:
         version = ask("--version").split()[1]
         wanted = {"bin": ask("--bindir"), "socket": self._socket_folder(),
                   "settings": {"listen_addresses": "", **settings}}
-        if self.running():
+        if self._postmaster():
             if self._made_with() == wanted:
                 return self.socket
             self.stop()
@@ -125,10 +136,16 @@ class Cluster:
         return folder if folder and os.path.isdir(folder) else tempfile.mkdtemp(prefix="pg_once-", dir="/tmp")
 
     def stop(self):
-        """Stops it; its data stays. Says whether there was anything to stop."""
-        if not self.running():
+        """Stops it; its data stays. False when it was not running."""
+        pid = self._postmaster()
+        if pid is None:
             return False
-        self._run("pg_ctl", "stop", "-w", "-m", "fast", "-D", self.data)
+        os.kill(pid, signal.SIGINT)
+        patience = time.monotonic() + 60
+        while self._postmaster():
+            if time.monotonic() > patience:
+                raise Missing(f"the server in {self.folder} (process {pid}) does not stop")
+            time.sleep(0.05)
         if not self.socket.startswith(self.folder):
             shutil.rmtree(self.socket, ignore_errors=True)
         return True

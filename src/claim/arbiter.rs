@@ -39,13 +39,15 @@ pub struct Arbiter<'a> {
     settings: &'a Settings,
     effect: Text,
     pinned: bool,
-    bulk: Option<Bulk>,
+    in_bulk: bool,
     desk: Option<Desk>,
 }
 
 /// What is open: today's leaf to write to, and of the store's leaves, place by place, those that were
 /// looked at.
 struct Desk {
+    /// Belongs to today's leaf: it remembers a page of that table.
+    bulk: Option<Bulk>,
     today: OpenLeaf,
     others: Vec<Option<OpenLeaf>>,
     place: usize,
@@ -74,14 +76,14 @@ impl<'a> Arbiter<'a> {
             settings,
             effect: Text::new(terms.effect),
             pinned: snapshot::is_pinned(),
-            bulk: None,
+            in_bulk: false,
             desk: None,
         }
     }
 
     /// For a call that will claim many keys.
     pub fn in_bulk(mut self) -> Arbiter<'a> {
-        self.bulk = Some(Bulk::new());
+        self.in_bulk = true;
         self
     }
 
@@ -148,7 +150,8 @@ impl<'a> Arbiter<'a> {
                 cache::forget(&store);
                 continue;
             };
-            return Ok(Desk { today, others: Vec::new(), place, store });
+            let bulk = self.in_bulk.then(Bulk::new);
+            return Ok(Desk { bulk, today, others: Vec::new(), place, store });
         }
     }
 
@@ -199,7 +202,7 @@ impl<'a> Arbiter<'a> {
                 }
             }
             // However many days are live, a claim has the locks of a few at a time.
-            if self.bulk.is_none() || place >= KEPT_OPEN {
+            if !self.in_bulk || place >= KEPT_OPEN {
                 desk.others[place] = None;
             }
         }
@@ -246,7 +249,7 @@ impl<'a> Arbiter<'a> {
         };
         let row = NewRow { claimed_at: now, expires_at, key, effect: &self.effect };
         match expired {
-            None => desk.today.insert(&row, self.bulk.as_ref())?,
+            None => desk.today.insert(&row, desk.bulk.as_ref())?,
             Some(_) => match desk.today.replace(&row)? {
                 Replaced::Done => {}
                 Replaced::Busy => return Ok(Look::RowBusy),
