@@ -50,7 +50,8 @@ class Cluster:
 
     def _run(self, program, *arguments):
         """Runs a program of the server as its account, with no PG* setting of the caller's."""
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+        # RUST_BACKTRACE would add a backtrace to the detail of the server's errors.
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("PG") and k != "RUST_BACKTRACE"}
         command = [os.path.join(self._made_with()["bin"], program), *arguments]
         done = subprocess.run(as_account(command, self._owner()), env=clean, cwd="/", text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -76,18 +77,21 @@ class Cluster:
             os.chown(folder, who.pw_uid, who.pw_gid)
         return folder
 
-    def _postmaster(self):
-        """The process id of its server, None when it is down.
+    def _at_home(self, pid):
+        """Whether the process works in the data folder: a process id of old may be somebody else's today."""
+        try:
+            return os.path.samefile(f"/proc/{pid}/cwd", self.data)
+        except OSError:
+            return False
 
-        The process must be at home in the data folder: a process id from before a reboot may be
-        somebody else's today. No program of the server is needed, which may be gone by now.
-        """
+    def _postmaster(self):
+        """The process id of its server, None when it is down; needs no program of the server."""
         try:
             with open(os.path.join(self.data, "postmaster.pid"), encoding="utf-8") as file:
                 pid = int(file.readline())
-            return pid if os.path.samefile(f"/proc/{pid}/cwd", self.data) else None
         except (OSError, ValueError):
             return None
+        return pid if self._at_home(pid) else None
 
     def start(self, pg_config, **settings):
         """Starts it with these settings, making it first where need be; returns the socket's folder."""
@@ -105,6 +109,8 @@ class Cluster:
         with open(os.path.join(self.folder, "made-with.json"), "w", encoding="utf-8") as file:
             json.dump(wanted, file)
         self._make(version)
+        # No server of ours is up: what lies here was left by a crash or a move.
+        shutil.rmtree(self.socket, ignore_errors=True)
         self._own(self.socket)
         lines = {"unix_socket_directories": self.socket, **wanted["settings"]}
         with open(os.path.join(self.data, "postgresql.auto.conf"), "w", encoding="utf-8") as file:
@@ -142,7 +148,7 @@ class Cluster:
             return False
         os.kill(pid, signal.SIGINT)
         patience = time.monotonic() + 60
-        while self._postmaster():
+        while self._at_home(pid):
             if time.monotonic() > patience:
                 raise Missing(f"the server in {self.folder} (process {pid}) does not stop")
             time.sleep(0.05)

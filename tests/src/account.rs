@@ -26,6 +26,8 @@ static STEP_DOWN: LazyLock<Option<(u32, u32)>> = LazyLock::new(|| {
 /// A command that runs as the servers' user, with none of the caller's `PG*` settings.
 pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
+    // A server started with it would add a Rust backtrace to the detail of its errors.
+    command.env_remove("RUST_BACKTRACE");
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PG") {
             command.env_remove(name);
