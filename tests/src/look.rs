@@ -47,6 +47,15 @@ impl Session {
         )
     }
 
+    /// Key locks that anybody in this database holds or waits for: none outside a call.
+    #[track_caller]
+    pub fn key_locks(&mut self) -> i64 {
+        self.get(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        )
+    }
+
     /// Leaves of a store, ordered by day: name, day as YYYYMMDD, lower and upper bound as seconds
     /// since 1970.
     #[track_caller]

@@ -62,10 +62,7 @@ fn no_lock_of_a_key_outlives_the_call() {
     s.run("SET lock_timeout = '100ms'");
     s.fails("SELECT once.claim_once('held')");
     s.fails("SELECT * FROM once.claim_many('{x1,held,x2}')");
-    let left: i64 = s.get(
-        "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'",
-    );
-    assert_eq!(left, 0);
+    assert_eq!(s.key_locks(), 0);
 }
 
 #[test]
@@ -174,8 +171,7 @@ fn a_claim_waits_for_a_transaction_and_shows_that_in_pg_locks() {
         .collect();
     assert_eq!(waits, ["transactionid"]);
     // While it waits it holds no key, so others of the same key and of any other are not behind it.
-    let keys: i64 = observer.get("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'");
-    assert_eq!(keys, 0);
+    assert_eq!(observer.key_locks(), 0);
     assert_eq!(
         observer.get::<String>("SELECT outcome::text FROM once.claim('k', wait => false)"),
         "in_progress"

@@ -56,7 +56,10 @@ fn fifty_clients_on_two_connections_claim_each_key_once_and_leave_nothing_behind
             "settings",
             "SELECT count(*)::text FROM pg_settings WHERE source = 'session' AND name NOT LIKE 'client_%' AND name <> 'application_name'",
         ),
-        ("advisory locks", "SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory'"),
+        (
+            "advisory locks",
+            "SELECT count(*)::text FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        ),
     ] {
         for _ in 0..4 {
             assert_eq!(client.query(query).expect("an answer"), ["0"], "{what}");
