@@ -60,7 +60,6 @@ class Broker:
                 self._deliver(idle.pop(0))
         for consumer in consumers:
             consumer.close()
-        self.listener.close()
 
     def _deliver(self, consumer):
         number = self.queue.pop(0)

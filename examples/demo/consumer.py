@@ -27,6 +27,7 @@ def handle(connection, handler, batch):
 
 def consume(broker, database, variant, handler, number, dies_at):
     """Works until the broker hangs up. At delivery dies_at, or the first after, it is killed after its commit."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the demo's to answer
     with Client(broker, "AF_UNIX") as inbox, psycopg.connect(database, autocommit=True) as connection:
         connection.execute(f"SET search_path = {variant}")
         while True:
