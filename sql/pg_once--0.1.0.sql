@@ -111,7 +111,7 @@ COMMENT ON FUNCTION once.alter_store(text, interval, interval, text) IS
     'changes what is given and leaves what is NULL; a longer retention protects what is there, a shorter one never drops a claim before the expiry it was given. Needs ownership of the store';
 
 CREATE FUNCTION once.drop_store(name text) RETURNS void
-    LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'drop_store_wrapper';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'drop_store_wrapper';
 COMMENT ON FUNCTION once.drop_store(text) IS
     'drops a store with every claim in it. Needs ownership of the store';
 

@@ -55,6 +55,13 @@ pub enum Refusal {
     RowSecurity(String),
     /// A winner committed after the transaction's snapshot was taken.
     Invisible,
+    /// No leaf covers this instant, and none can be made.
+    Uncovered {
+        /// The store.
+        store: String,
+        /// The UTC day.
+        day: crate::domain::day::Day,
+    },
     /// A leaf has no primary key on (key, effect), or lacks a column.
     UnusableLeaf(String),
     /// A trigger on the leaf swallowed or altered the claim.
@@ -127,6 +134,7 @@ impl Refusal {
             | Refusal::MayNotCreate
             | Refusal::RowSecurity(_) => self.about_privileges(),
             Refusal::Invisible
+            | Refusal::Uncovered { .. }
             | Refusal::UnusableLeaf(_)
             | Refusal::AlteredByTrigger(_)
             | Refusal::Internal(_) => self.about_state(),
@@ -287,11 +295,21 @@ impl Refusal {
                 "Another transaction claimed the key after this one's snapshot was taken.",
                 "Retry the transaction.",
             ),
+            Refusal::Uncovered { store, day } => words(
+                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("store {} has no leaf for now", literal(store)),
+                format!(
+                    "The leaf of {} is missing and cannot be made: a leaf of another shape covers part of \
+                     that UTC day, or a later day was made first and no background process can be had.",
+                    &day.bound()[..10]
+                ),
+                "See once.partitions; attach leaves by whole UTC days, or run CALL once.maintain().",
+            ),
             Refusal::UnusableLeaf(leaf) => words(
                 Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("leaf \"{leaf}\" cannot be searched for keys"),
-                "It lacks a column of its store, or a valid primary key on (key, effect) in collation \"C\".",
-                "Add the primary key, or detach the leaf if its claims no longer count.",
+                "It is no ordinary table, or lacks a column of its store or a valid primary key on (key, effect) in collation \"C\".",
+                "Mend it, or detach the leaf if its claims no longer count.",
             ),
             Refusal::AlteredByTrigger(leaf) => words(
                 Code::ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION,
@@ -309,6 +327,13 @@ impl Refusal {
                 "This is a bug or a catalog changed by hand: compare once.partitions with \\d+.",
             ),
         }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Words { message, detail, .. } = self.words();
+        write!(f, "{message}: {detail}")
     }
 }
 

@@ -78,7 +78,7 @@ fn drop_store(name: Option<&[u8]>) -> Sql<()> {
 /// The UTC day a leaf covers; NULL for a table that is no leaf of one day.
 #[pg_extern(sql = false)]
 fn leaf_day(leaf: Oid) -> Option<Date> {
-    let range = bounds::range_of(leaf)?;
+    let range = bounds::range_of(leaf).filter(|range| range.from != i64::MIN)?;
     let day = Day::of(range.from);
     let whole = range.from == day.start() && range.to == day.end();
     whole.then(|| Date::saturating_from_raw(day.0))

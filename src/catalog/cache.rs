@@ -2,8 +2,9 @@
 //!
 //! The rule: an entry may be trusted only after invalidation messages have been taken in, and
 //! `is_current` says whether it still may be. A claim asks under the key's lock. What makes that
-//! enough: whoever makes a leaf commits before anybody can insert into it, its invalidation is sent
-//! before its locks are released, and an insert needs the leaf's lock; so a claimer that takes the
+//! enough: whoever makes a leaf commits before anybody else can insert into it (for its own claims see
+//! `making`), its invalidation is sent before its locks are released, and an insert needs the leaf's
+//! lock; so a claimer that takes the
 //! key's lock after another has written to a new leaf, and then takes in messages, knows the leaf.
 
 use super::schema;
@@ -80,7 +81,9 @@ impl Store {
 
 thread_local! {
     static STORES: RefCell<Vec<Rc<Store>>> = const { RefCell::new(Vec::new()) };
-    /// Counts messages, so that a read of the catalog can tell that one arrived meanwhile.
+    /// The store whose entry is being read.
+    static READING: Cell<Oid> = const { Cell::new(Oid::INVALID) };
+    /// Counts messages about it, so that the reader can tell that one arrived meanwhile.
     static MESSAGES: Cell<u64> = const { Cell::new(0) };
     /// The table whose invalidation says that some session has begun to write to some leaf:
     /// once.leaf_promise, which hardly any session has open.
@@ -88,7 +91,9 @@ thread_local! {
 }
 
 fn on_change(table: Option<Oid>) {
-    MESSAGES.with(|n| n.set(n.get().wrapping_add(1)));
+    if table.is_none_or(|table| table == READING.with(Cell::get)) {
+        MESSAGES.with(|n| n.set(n.get().wrapping_add(1)));
+    }
     let writes = table.is_some() && table == WRITES.with(Cell::get);
     STORES.with(|stores| {
         // A shared borrow: while the list is being changed no message can arrive, because nothing
@@ -154,8 +159,9 @@ fn load(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
     let Ok(c_name) = CString::new(name) else { return Ok(None) };
     loop {
         inval::accept();
-        let before = MESSAGES.with(Cell::get);
         let Some(table) = bounds::relation_in(schema()?, &c_name) else { return Ok(None) };
+        READING.with(|reading| reading.set(table));
+        let before = MESSAGES.with(Cell::get);
         let Some(retention) = retention_of(table)? else { return Ok(None) };
         let store = Rc::new(Store {
             table,

@@ -97,18 +97,20 @@ fn create_bare(store: Oid, name: &str, model: Option<Oid>) -> Result<(), Refusal
         let space = sql::identifier(&space);
         (format!(" TABLESPACE {space}"), format!(" USING INDEX TABLESPACE {space}"))
     });
-    let options = match model {
+    let mut options = match model {
         Some(model) => sql::strings(
             "SELECT format('%I = %L', o.option_name, o.option_value) \
              FROM pg_class c, pg_options_to_table(c.reloptions) o WHERE c.oid = $1",
             &[model.into()],
         )?,
-        // Giving empty pages back would take a lock that stops claims, and make a leaf look as if
-        // nothing had ever been written to it.
-        None => vec!["vacuum_truncate = 'false'".to_owned()],
+        None => Vec::new(),
     };
-    let with =
-        if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
+    // Giving empty pages back would take a lock that stops claims, and make a leaf look as if nothing had
+    // ever been written to it.
+    if !options.iter().any(|option| option.starts_with("vacuum_truncate ")) {
+        options.push("vacuum_truncate = 'false'".to_owned());
+    }
+    let with = format!(" WITH ({})", options.join(", "));
     let name = sql::in_once(name);
     sql::run(
         &format!(
@@ -173,7 +175,9 @@ fn copy_grants(store: Oid, leaf: Oid) -> Result<(), Refusal> {
          SELECT format('GRANT %s ON %s TO %s%s', a.privilege_type, $2::regclass, \
                 CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, \
                 CASE WHEN a.is_grantable AND a.grantee <> p.relowner THEN ' WITH GRANT OPTION' END) \
-           FROM pg_class p, aclexplode(p.relacl) a WHERE p.oid = $1",
+           FROM pg_class p JOIN pg_class l ON l.oid = $2, \
+                aclexplode(coalesce(p.relacl, acldefault('r', p.relowner))) a \
+          WHERE p.oid = $1 AND (p.relacl IS NOT NULL OR l.relacl IS NOT NULL)",
         &[store.into(), leaf.into()],
     )?;
     statements.iter().try_for_each(|statement| sql::run(statement, &[]))
@@ -208,19 +212,20 @@ pub fn promise(leaf: Oid, store: Oid, keep_until: i64) -> Result<(), Refusal> {
 
 /// Whether any claim in the leaf expires after `now`, whatever was promised; None for a leaf that is
 /// gone. Reads the whole leaf where there is none.
-pub fn holds_live_claim(store: Oid, leaf: Oid, now: i64) -> Result<Option<bool>, Refusal> {
+pub fn holds_live_claim(leaf: Oid, now: i64) -> Result<Option<bool>, Refusal> {
     // Held open so that it cannot go while it is read.
     let Some(_open) = Relation::open(leaf, Access::Read) else { return Ok(None) };
-    let _acting = Acting::as_role(privilege::table_owner(store));
+    let _acting = Acting::as_role(privilege::table_owner(leaf));
     let (leaf, _) = sql::name_and_owner(leaf)?;
     let query = format!("SELECT true FROM {} WHERE expires_at > $1 LIMIT 1", sql::in_once(&leaf));
     Ok(Some(sql::get::<bool>(&query, &[sql::instant(now)?])?.unwrap_or(false)))
 }
 
 /// Drops a leaf with its claims. The caller holds the locks and has made sure that nothing lives.
-pub fn drop_leaf(store: Oid, leaf: Oid) -> Result<(), Refusal> {
+pub fn drop_leaf(leaf: Oid) -> Result<(), Refusal> {
     {
-        let _acting = Acting::as_role(privilege::table_owner(store));
+        // A leaf's owner may be another than its store's by now.
+        let _acting = Acting::as_role(privilege::table_owner(leaf));
         let (name, _) = sql::name_and_owner(leaf)?;
         sql::run(&format!("DROP TABLE {}", sql::in_once(&name)), &[])?;
     }

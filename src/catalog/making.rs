@@ -120,7 +120,16 @@ pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
         store: store.table.to_u32(),
         day: day.0,
     };
-    make(number, &order, day, covered)
+    // A leaf made in the claimer's own transaction is seen by nobody else until it commits. Claimers of a
+    // later day wait for it only if they lack a leaf too.
+    let may_make_itself = || {
+        let later = |leaf: &cache::Leaf| day.end() <= leaf.range.from;
+        if cache::leaves_of(store.table)?.iter().any(later) {
+            return Err(Refusal::Uncovered { store: store.display_name(), day });
+        }
+        Ok(())
+    };
+    make(number, &order, day, covered, may_make_itself)
 }
 
 /// Makes the default store if the current user may.
@@ -135,7 +144,8 @@ pub fn default_store(retention: i64, today: Day, ahead: i32) -> Result<(), Refus
         retention,
         ahead,
     };
-    make(number, &order, today, || Ok(cache::find(DEFAULT_STORE.as_bytes())?.is_some()))
+    let is_there = || Ok(cache::find(DEFAULT_STORE.as_bytes())?.is_some());
+    make(number, &order, today, is_there, || Ok(()))
 }
 
 fn make(
@@ -143,6 +153,7 @@ fn make(
     order: &Order,
     today: Day,
     is_there: impl Fn() -> Result<bool, Refusal>,
+    may_make_itself: impl Fn() -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     let _turn = OwnLock::making(number);
     if is_there()? {
@@ -152,5 +163,6 @@ fn make(
     if is_there()? {
         return Ok(());
     }
+    may_make_itself()?;
     order.carry_out(today)
 }

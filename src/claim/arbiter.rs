@@ -107,15 +107,17 @@ impl<'a> Arbiter<'a> {
                     if !self.terms.wait {
                         return Ok(Answer { outcome: Outcome::InProgress, window: None });
                     }
+                    desk.prepare_to_wait(place);
                     desk.leaf_at(place).wait_for(xid, &found);
-                    self.desk = Some(desk);
+                    self.desk = Some(self.resumed(desk));
                 }
                 Look::RowBusy => {
                     if !self.terms.wait {
                         return Ok(Answer { outcome: Outcome::InProgress, window: None });
                     }
+                    desk.prepare_to_wait(None);
                     desk.today.wait_for_row();
-                    self.desk = Some(desk);
+                    self.desk = Some(self.resumed(desk));
                 }
                 Look::LeafBusy(place) => {
                     desk.others[place] =
@@ -131,13 +133,26 @@ impl<'a> Arbiter<'a> {
         }
     }
 
+    /// A desk after a wait.
+    fn resumed(&self, mut desk: Desk) -> Desk {
+        desk.bulk = self.in_bulk.then(Bulk::new);
+        desk
+    }
+
     /// Opens the store and today's leaf, making what is missing.
     fn open(&self) -> Result<Desk, Refusal> {
+        let mut made = None;
         loop {
+            pgrx::check_for_interrupts!();
             let store = self.store()?;
             let now = (self.settings.clock)();
             let Some(place) = store.leaves.iter().position(|leaf| leaf.holds(now)) else {
-                making::leaf(&store, Day::of(now))?;
+                let today = Day::of(now);
+                if made == Some(today) {
+                    return Err(Refusal::Uncovered { store: store.display_name(), day: today });
+                }
+                making::leaf(&store, today)?;
+                made = Some(today);
                 cache::forget(&store);
                 continue;
             };
@@ -179,6 +194,8 @@ impl<'a> Arbiter<'a> {
         if !store.is_current() || !leaf.holds(now) {
             return Ok(Look::Stale);
         }
+        // Before anything is looked up: a wrong ttl is wrong for a duplicate too.
+        let expires_at = self.expires_at(&store, leaf.keep_until, now)?;
         let expired = match desk.today.find(key, &self.effect) {
             Some(found) => match self.judge(&desk.today, found, now)? {
                 Verdict::Expired(found) => Some(found),
@@ -206,7 +223,24 @@ impl<'a> Arbiter<'a> {
                 desk.others[place] = None;
             }
         }
-        self.write(desk, key, expired, now)
+        self.write(desk, key, expired.is_some(), (now, expires_at))
+    }
+
+    fn expires_at(
+        &self,
+        store: &Store,
+        keep_until: Instant,
+        now: Instant,
+    ) -> Result<Instant, Refusal> {
+        match expiry(now, self.terms.ttl, store.retention) {
+            // No claim outlives what its leaf was promised for.
+            Ok(at) if at <= keep_until => Ok(at),
+            Err(SpanFault::NotPositive) => Err(Refusal::TtlNotPositive),
+            _ => {
+                let (store, retention) = (store.display_name(), store.retention);
+                Err(Refusal::TtlTooLong { store, retention })
+            }
+        }
     }
 
     fn judge(&self, leaf: &OpenLeaf, found: Found, now: Instant) -> Result<Verdict, Refusal> {
@@ -233,36 +267,39 @@ impl<'a> Arbiter<'a> {
         &self,
         desk: &mut Desk,
         key: &Text,
-        expired: Option<Found>,
-        now: Instant,
+        over_expired: bool,
+        window: (Instant, Instant),
     ) -> Result<Look, Refusal> {
-        let store = &desk.store;
-        let leaf = &store.leaves[desk.place];
-        let expires_at = match expiry(now, self.terms.ttl, store.retention) {
-            // No claim outlives what its leaf was promised for.
-            Ok(at) if at <= leaf.keep_until => at,
-            Err(SpanFault::NotPositive) => return Err(Refusal::TtlNotPositive),
-            _ => {
-                let (store, retention) = (store.display_name(), store.retention);
-                return Err(Refusal::TtlTooLong { store, retention });
-            }
-        };
-        let row = NewRow { claimed_at: now, expires_at, key, effect: &self.effect };
-        match expired {
-            None => desk.today.insert(&row, desk.bulk.as_ref())?,
-            Some(_) => match desk.today.replace(&row)? {
+        let (claimed_at, expires_at) = window;
+        let row = NewRow { claimed_at, expires_at, key, effect: &self.effect };
+        if over_expired {
+            match desk.today.replace(&row)? {
                 Replaced::Done => {}
                 Replaced::Busy => return Ok(Look::RowBusy),
                 Replaced::Changed => return Ok(Look::Stale),
-            },
+            }
+        } else {
+            desk.today.insert(&row, desk.bulk.as_ref())?;
         }
-        cache::wrote_to(leaf);
-        let window = Some((now, expires_at));
-        Ok(Look::Decided(Answer { outcome: Outcome::Claimed, window }))
+        cache::wrote_to(&desk.store.leaves[desk.place]);
+        Ok(Look::Decided(Answer { outcome: Outcome::Claimed, window: Some(window) }))
     }
 }
 
 impl Desk {
+    /// Before a wait that may be long: no page stays pinned but the one of the row waited for.
+    fn prepare_to_wait(&mut self, place: Option<usize>) {
+        self.bulk = None;
+        for (other, opened) in self.others.iter_mut().enumerate() {
+            if Some(other) != place {
+                *opened = None;
+            }
+        }
+        if place.is_some() {
+            self.today.release_pages();
+        }
+    }
+
     fn leaf_at(&mut self, place: Option<usize>) -> &mut OpenLeaf {
         let other = place.and_then(|place| self.others.get_mut(place)?.as_mut());
         other.unwrap_or(&mut self.today)

@@ -7,11 +7,15 @@ use crate::domain::day::{Day, Instant};
 use crate::error::Refusal;
 use crate::pg::lock;
 use crate::pg::privilege::{self, Acting};
+use crate::pg::procedure::attempt;
 use pgrx::pg_sys::Oid;
 
 /// How often a drop tries for its locks, and how long it pauses in between (milliseconds).
-const TRIES: u32 = 40;
+const TRIES: u32 = 20;
 const PAUSE: i64 = 25;
+
+/// How long a step waits for any one lock before it leaves the rest to the next pass.
+const PATIENCE: &std::ffi::CStr = c"2s";
 
 /// What a pass has to know.
 pub struct Pass<'a> {
@@ -39,23 +43,51 @@ impl Pass<'_> {
     fn make_ahead(&self, store: Oid) -> Result<(), Refusal> {
         let today = Day::of((self.clock)());
         for day in plan::missing(&cache::leaves_of(store)?, today, self.ahead) {
-            if leaves::make(store, day)? {
-                pgrx::notice!("{}: made the leaf of {}", name(store), date(day));
-            }
-            (self.commit)();
+            self.step(store, day, "make", || {
+                if leaves::make(store, day)? {
+                    pgrx::notice!("{}: made the leaf of {}", name(store), date(day));
+                }
+                Ok(())
+            });
         }
         Ok(())
     }
 
     fn drop_due(&self, store: Oid) -> Result<(), Refusal> {
         for leaf in plan::due(&cache::leaves_of(store)?, (self.clock)()) {
-            self.drop_one(store, leaf.table, Day::of(leaf.range.from))?;
-            (self.commit)();
+            let day = Day::of(leaf.range.from);
+            self.step(store, day, "drop", || self.drop_one(store, leaf.table, day));
         }
         Ok(())
     }
 
+    /// One step in a transaction of its own. Whatever it runs into is said and left behind: the other
+    /// days and stores have their turn all the same.
+    fn step(&self, store: Oid, day: Day, what: &str, work: impl FnOnce() -> Result<(), Refusal>) {
+        if let Err(message) = attempt(PATIENCE, work) {
+            pgrx::warning!(
+                "{}: could not {what} the leaf of {}: {message}",
+                name(store),
+                date(day)
+            );
+        }
+        (self.commit)();
+    }
+
     fn drop_one(&self, store: Oid, leaf: Oid, day: Day) -> Result<(), Refusal> {
+        // Read before anything is locked, because it may take long: claims go to today's leaf only.
+        match leaves::holds_live_claim(leaf, (self.clock)())? {
+            Some(false) => {}
+            Some(true) => {
+                pgrx::warning!(
+                    "{}: the leaf of {} is kept: it holds a claim that outlives what was promised for it",
+                    name(store),
+                    date(day)
+                );
+                return Ok(());
+            }
+            None => return Ok(()),
+        }
         lock::hold_definition(store);
         // Under the lock, as things are now: another run may have been faster, the retention may have
         // been raised, the store may be gone.
@@ -63,35 +95,21 @@ impl Pass<'_> {
         if !due.iter().any(|due| due.table == leaf) {
             return Ok(());
         }
-        let day = date(day);
-        match leaves::holds_live_claim(store, leaf, (self.clock)())? {
-            Some(false) => {}
-            Some(true) => {
-                pgrx::warning!(
-                    "{}: the leaf of {day} is kept: it holds a claim that outlives what was promised for it",
-                    name(store)
-                );
-                return Ok(());
-            }
-            None => return Ok(()),
-        }
         // The parent first, as readers lock it, so that nobody can meet us the other way round.
         let locked = (0..TRIES).any(|attempt| {
             if attempt > 0 {
                 lock::pause(PAUSE);
             }
-            lock::try_lock_exclusively(store) && lock::try_lock_exclusively(leaf)
+            lock::try_lock_exclusively(store, leaf)
         });
         if !locked {
-            pgrx::notice!(
-                "{}: the leaf of {day} is in use; the next pass tries again",
-                name(store)
-            );
+            let (store, day) = (name(store), date(day));
+            pgrx::notice!("{store}: the leaf of {day} is in use; the next pass tries again");
             return Ok(());
         }
         if privilege::exists(leaf) {
-            leaves::drop_leaf(store, leaf)?;
-            pgrx::notice!("{}: dropped the leaf of {day}", name(store));
+            leaves::drop_leaf(leaf)?;
+            pgrx::notice!("{}: dropped the leaf of {}", name(store), date(day));
         }
         Ok(())
     }

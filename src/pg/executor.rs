@@ -43,7 +43,7 @@ impl Work {
             entry.relkind = (*(*leaf.raw()).rd_rel).relkind;
             entry.rellockmode = pg_sys::AccessShareLock as i32;
             let entry = entry.into_pg();
-            init_range_table(estate, entry);
+            init_range_table(estate, entry, layout);
             (*estate).es_output_cid = pg_sys::GetCurrentCommandId(true);
             (*estate).es_snapshot = pg_sys::GetActiveSnapshot();
 
@@ -176,16 +176,31 @@ impl Drop for Work {
 
 /// # Safety
 /// The memory context of the executor state is current; `entry` is allocated in it.
-unsafe fn init_range_table(estate: *mut pg_sys::EState, entry: *mut pg_sys::RangeTblEntry) {
-    // SAFETY: the caller's promise.
+unsafe fn init_range_table(
+    estate: *mut pg_sys::EState,
+    entry: *mut pg_sys::RangeTblEntry,
+    layout: &Layout,
+) {
+    // SAFETY: the caller's promise. The columns that a re-claim changes are named so that triggers on
+    // UPDATE OF them fire.
     unsafe {
+        let changed = [Column::ClaimedAt, Column::ExpiresAt, Column::Fingerprint, Column::Result]
+            .into_iter()
+            .fold(std::ptr::null_mut(), |set, column| {
+                let number = i32::from(layout.number(column));
+                pg_sys::bms_add_member(set, number - pg_sys::FirstLowInvalidHeapAttributeNumber)
+            });
         let table = pg_sys::lappend(std::ptr::null_mut(), entry.cast());
         #[cfg(feature = "pg15")]
-        pg_sys::ExecInitRangeTable(estate, table);
+        {
+            (*entry).updatedCols = changed;
+            pg_sys::ExecInitRangeTable(estate, table);
+        }
         #[cfg(not(feature = "pg15"))]
         {
             let mut permissions = std::ptr::null_mut();
-            pg_sys::addRTEPermissionInfo(&mut permissions, entry);
+            let permission = pg_sys::addRTEPermissionInfo(&mut permissions, entry);
+            (*permission).updatedCols = changed;
             #[cfg(not(feature = "pg18"))]
             pg_sys::ExecInitRangeTable(estate, table, permissions);
             #[cfg(feature = "pg18")]

@@ -5,8 +5,12 @@
 //! instead: the error travels as a panic, so that handles are dropped in order, and is thrown again as
 //! it was at the edge of the SQL function.
 
+use pgrx::PgSqlErrorCode;
 use pgrx::callconv::{CallCx, RetAbi};
 use pgrx::pg_sys;
+use pgrx::pg_sys::panic::CaughtError;
+use std::any::Any;
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -111,4 +115,27 @@ unsafe impl<T: RetAbi> RetAbi for Sql<T> {
     unsafe fn move_into_fcinfo_fcx(self, _fcinfo: pg_sys::FunctionCallInfo) {}
 
     unsafe fn fill_fcinfo_fcx(&self, _fcinfo: pg_sys::FunctionCallInfo) {}
+}
+
+/// What a caught panic says, where it is an error that a step of a procedure may survive: not a cancel,
+/// not the end of the session, not a bug in Rust.
+pub(super) fn message(payload: &(dyn Any + Send)) -> Option<String> {
+    let survivable = |code: i32| {
+        code != PgSqlErrorCode::ERRCODE_QUERY_CANCELED as i32
+            && code != PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN as i32
+    };
+    if let Some(Failure(error)) = payload.downcast_ref::<Failure>() {
+        // SAFETY: the error was copied by `step` into a context that is still there; a message is
+        // NUL-terminated or null.
+        return unsafe {
+            (survivable((**error).sqlerrcode) && !(**error).message.is_null())
+                .then(|| CStr::from_ptr((**error).message).to_string_lossy().into_owned())
+        };
+    }
+    match payload.downcast_ref::<CaughtError>()? {
+        CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => {
+            survivable(report.sql_error_code() as i32).then(|| report.message().to_owned())
+        }
+        CaughtError::RustPanic { .. } => None,
+    }
 }

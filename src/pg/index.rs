@@ -120,7 +120,7 @@ pub struct Found {
 impl Search {
     /// A search of `leaf` through `index`, which both outlive it.
     pub fn new(leaf: &Relation, index: &PrimaryKey, layout: Layout, view: View) -> Search {
-        let mut snapshot = SearchSnapshot::new(view);
+        let snapshot = SearchSnapshot::new(view);
         // SAFETY: both relations are open; the snapshot has an address of its own that lives as
         // long as the scan; the slot belongs to this handle.
         let snapshot_at = snapshot.raw();

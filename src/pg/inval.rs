@@ -50,6 +50,6 @@ pub fn announce_now(relid: pg_sys::Oid) {
 
 /// Tells every session, at commit, that this relation's entry is stale; this session at once.
 pub fn announce(relid: pg_sys::Oid) {
-    // SAFETY: takes any oid and does nothing for a relation that does not exist.
+    // SAFETY: takes any oid; raises for a relation that does not exist.
     unsafe { pg_sys::CacheInvalidateRelcacheByRelid(relid) }
 }

@@ -112,9 +112,14 @@ fn is_plain(leaf: &Relation) -> bool {
     unsafe {
         let rel = &*leaf.raw();
         let constr = (*rel.rd_att).constr;
+        let as_made = attributes(leaf).zip(0..).all(|(a, place)| {
+            let required = place <= Column::Effect as usize;
+            a.attnotnull == required && a.atttypmod == -1
+        });
         let only_ours =
             constr.is_null() || ((*constr).num_check == 0 && !(*constr).has_generated_stored);
         (*rel.rd_att).natts as usize == COLUMNS
+            && as_made
             && only_ours
             && rel.trigdesc.is_null()
             && (*rel.rd_rel).relam == pg_sys::HEAP_TABLE_AM_OID

@@ -112,11 +112,22 @@ pub fn wait_for_transaction(xid: pg_sys::TransactionId, relation: &Relation, tid
 #[derive(Clone, Copy)]
 pub struct RowId(pub(super) pg_sys::ItemPointerData);
 
-/// Takes AccessExclusiveLock on a relation if nobody stands in the way, to the end of the
-/// transaction. Never queues, so nobody queues behind it.
-pub fn try_lock_exclusively(relid: pg_sys::Oid) -> bool {
-    // SAFETY: takes any oid; that the relation exists is the caller's to check afterwards.
-    unsafe { pg_sys::ConditionalLockRelationOid(relid, pg_sys::AccessExclusiveLock as i32) }
+/// Takes AccessExclusiveLock on a table and on its leaf, in that order, if nobody stands in the way of
+/// either; to the end of the transaction. It never queues and never keeps one without the other, so
+/// nobody waits behind an attempt.
+pub fn try_lock_exclusively(table: pg_sys::Oid, leaf: pg_sys::Oid) -> bool {
+    let mode = pg_sys::AccessExclusiveLock as i32;
+    // SAFETY: takes any oid; that the relations exist is the caller's to check afterwards.
+    unsafe {
+        if !pg_sys::ConditionalLockRelationOid(table, mode) {
+            return false;
+        }
+        let both = pg_sys::ConditionalLockRelationOid(leaf, mode);
+        if !both {
+            pg_sys::UnlockRelationOid(table, mode);
+        }
+        both
+    }
 }
 
 /// Sleeps, and is cancelled as any statement is.

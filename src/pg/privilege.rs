@@ -95,16 +95,7 @@ impl Acting {
             pg_sys::GetUserIdAndSecContext(&mut user, &mut context);
             let nest = pg_sys::NewGUCNestLevel();
             for (name, value) in NEUTRAL {
-                pg_sys::set_config_option(
-                    name.as_ptr(),
-                    value.as_ptr(),
-                    pg_sys::GucContext::PGC_USERSET,
-                    pg_sys::GucSource::PGC_S_SESSION,
-                    pg_sys::GucAction::GUC_ACTION_SAVE,
-                    true,
-                    0,
-                    false,
-                );
+                set_for_now(name, value);
             }
             let mut flags = pg_sys::SECURITY_LOCAL_USERID_CHANGE;
             if role != user {
@@ -119,6 +110,23 @@ impl Acting {
     /// Starts acting as oneself, with the settings made neutral.
     pub fn as_caller() -> Acting {
         Acting::as_role(current_user())
+    }
+}
+
+/// Changes a setting until the nest level that was opened last is closed.
+pub(super) fn set_for_now(name: &std::ffi::CStr, value: &std::ffi::CStr) {
+    // SAFETY: both strings are NUL-terminated and copied.
+    unsafe {
+        pg_sys::set_config_option(
+            name.as_ptr(),
+            value.as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_SAVE,
+            true,
+            0,
+            false,
+        );
     }
 }
 

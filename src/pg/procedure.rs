@@ -1,7 +1,10 @@
 //! Transaction control for a procedure that works in steps.
 
+use super::failure;
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::pg_sys;
+use std::ffi::CStr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// How a procedure was called: not a SQL argument, but taken by the function as if it were one.
 pub struct Call {
@@ -26,6 +29,47 @@ impl Call {
             pg_sys::SPI_connect_ext(pg_sys::SPI_OPT_NONATOMIC as i32);
             pg_sys::SPI_commit();
             pg_sys::SPI_finish();
+        }
+    }
+}
+
+/// Runs one step of a procedure in a subtransaction, with a limit on how long it waits for any lock. An
+/// error in it undoes the step and comes back as its message; only a cancel or the end of the session
+/// goes on.
+pub fn attempt<T, E: std::fmt::Display>(
+    patience: &CStr,
+    work: impl FnOnce() -> Result<T, E>,
+) -> Result<T, String> {
+    // SAFETY: inside a transaction. The subtransaction ends on every way out; context and resource owner
+    // are those of before it, as PL/pgSQL restores them after a block with an exception handler.
+    unsafe {
+        let context = pg_sys::CurrentMemoryContext;
+        let owner = pg_sys::CurrentResourceOwner;
+        let nest = pg_sys::NewGUCNestLevel();
+        super::privilege::set_for_now(c"lock_timeout", patience);
+        pg_sys::BeginInternalSubTransaction(std::ptr::null());
+        pg_sys::CurrentMemoryContext = context;
+        let result = catch_unwind(AssertUnwindSafe(work));
+        let outcome = match result {
+            Ok(Ok(value)) => {
+                pg_sys::ReleaseCurrentSubTransaction();
+                Ok(value)
+            }
+            failed => {
+                pg_sys::CurrentMemoryContext = context;
+                pg_sys::RollbackAndReleaseCurrentSubTransaction();
+                Err(failed.map(|refused| refused.err().map_or_else(String::new, |e| e.to_string())))
+            }
+        };
+        pg_sys::CurrentMemoryContext = context;
+        pg_sys::CurrentResourceOwner = owner;
+        pg_sys::AtEOXact_GUC(true, nest);
+        match outcome {
+            Ok(value) => Ok(value),
+            Err(Ok(message)) => Err(message),
+            Err(Err(payload)) => failure::message(payload.as_ref())
+                .ok_or(payload)
+                .map_or_else(|payload| resume_unwind(payload), Err),
         }
     }
 }

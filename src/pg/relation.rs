@@ -80,6 +80,13 @@ impl Relation {
         self.access
     }
 
+    /// Whether it is an ordinary table, which alone can be a leaf: a partitioned or foreign table has no
+    /// rows of its own to look at.
+    pub fn is_ordinary(&self) -> bool {
+        // SAFETY: the relation is open.
+        unsafe { (*(*self.rel).rd_rel).relkind == pg_sys::RELKIND_RELATION as std::ffi::c_char }
+    }
+
     /// Whether it was opened to be written to.
     pub fn is_for_writing(&self) -> bool {
         self.access == Access::Write
@@ -91,9 +98,10 @@ impl Relation {
         unsafe { (*self.rel).rd_id }
     }
 
-    /// True while not a single row version was ever stored in the table's file.
+    /// True while not a single row version was ever stored in the table's file. Asked of ordinary
+    /// tables only: any other would count as empty.
     pub fn is_empty(&self) -> bool {
-        // SAFETY: the relation is open and has storage of its own (leaves are ordinary tables).
+        // SAFETY: the relation is open; one without storage answers 0.
         unsafe {
             pg_sys::RelationGetNumberOfBlocksInFork(self.rel, pg_sys::ForkNumber::MAIN_FORKNUM) == 0
         }

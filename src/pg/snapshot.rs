@@ -13,7 +13,8 @@ pub enum View {
 
 /// A snapshot at an address that does not move, because scans keep a pointer to it.
 pub(super) struct SearchSnapshot {
-    dirty: Box<pg_sys::SnapshotData>,
+    /// Owned; a raw pointer because PostgreSQL writes through a copy of it.
+    dirty: *mut pg_sys::SnapshotData,
     view: View,
 }
 
@@ -23,12 +24,12 @@ impl SearchSnapshot {
         // fields are written by HeapTupleSatisfiesDirty before they are read.
         let mut dirty: Box<pg_sys::SnapshotData> = Box::new(unsafe { std::mem::zeroed() });
         dirty.snapshot_type = pg_sys::SnapshotType::SNAPSHOT_DIRTY;
-        SearchSnapshot { dirty, view }
+        SearchSnapshot { dirty: Box::into_raw(dirty), view }
     }
 
-    pub(super) fn raw(&mut self) -> pg_sys::Snapshot {
+    pub(super) fn raw(&self) -> pg_sys::Snapshot {
         match self.view {
-            View::Dirty => &mut *self.dirty,
+            View::Dirty => self.dirty,
             // SAFETY: a SQL function always runs under an active snapshot.
             View::Statement => unsafe { pg_sys::GetActiveSnapshot() },
         }
@@ -36,9 +37,17 @@ impl SearchSnapshot {
 
     /// The transaction in flight that wrote, or is replacing, the row version found last.
     pub(super) fn in_flight(&self) -> Option<pg_sys::TransactionId> {
-        [self.dirty.xmin, self.dirty.xmax]
-            .into_iter()
-            .find(|&xid| xid != pg_sys::InvalidTransactionId)
+        // SAFETY: the snapshot is this value's own.
+        let (xmin, xmax) = unsafe { ((*self.dirty).xmin, (*self.dirty).xmax) };
+        [xmin, xmax].into_iter().find(|&xid| xid != pg_sys::InvalidTransactionId)
+    }
+}
+
+impl Drop for SearchSnapshot {
+    fn drop(&mut self) {
+        // SAFETY: made by Box::into_raw in `new`, freed once; the scan that used it has ended, or is
+        // never run again because its transaction aborts.
+        drop(unsafe { Box::from_raw(self.dirty) });
     }
 }
 

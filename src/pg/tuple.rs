@@ -117,6 +117,8 @@ unsafe fn add_to_index(
 /// Replaces the row a search of this leaf found by a new claim of the same key: in place where the
 /// page has room (a HOT update, which leaves the index alone). Waits for nobody.
 pub fn replace(leaf: &Relation, index: &PrimaryKey, search: &Search, row: &NewRow) -> Replaced {
+    // SAFETY: the leaf is open; raises 55000 where a publication could not send the update.
+    unsafe { pg_sys::CheckCmdReplicaIdentity(leaf.raw(), pg_sys::CmdType::CMD_UPDATE) };
     match try_replace(leaf, index, search, row, false) {
         // Locked by somebody, perhaps by this transaction after a wait: with the lock in hand the
         // update finds nobody to wait for.

@@ -44,17 +44,19 @@ impl OpenLeaf {
     /// Opens a leaf to write to, waiting for its lock; None when it is gone.
     pub fn to_write(leaf: &Leaf) -> Result<Option<OpenLeaf>, Refusal> {
         let Some(table) = Relation::open(leaf.table, Access::Write) else { return Ok(None) };
-        let index = PrimaryKey::open(&table);
+        require_ordinary(&table)?;
+        let index = key_of(&table);
         OpenLeaf::with(leaf, table, index, View::Dirty).map(Some)
     }
 
     /// Opens a leaf to search, waiting for its lock; None when it is gone.
     pub fn to_search(leaf: &Leaf, view: View) -> Result<Option<OpenLeaf>, Refusal> {
         let Some(table) = Relation::open(leaf.table, Access::Read) else { return Ok(None) };
+        require_ordinary(&table)?;
         if table.is_empty() {
             return Ok(Some(OpenLeaf { content: None, table }));
         }
-        let index = PrimaryKey::open(&table);
+        let index = key_of(&table);
         OpenLeaf::with(leaf, table, index, view).map(Some)
     }
 
@@ -65,11 +67,17 @@ impl OpenLeaf {
             Opened::Busy => return Ok(Opened::Busy),
             Opened::Gone => return Ok(Opened::Gone),
         };
+        require_ordinary(&table)?;
         // The common case for the days ahead: nothing was ever written, nothing to look for.
         if is_unwritten(leaf, &table) {
             return Ok(Opened::Open(OpenLeaf { content: None, table }));
         }
         match PrimaryKey::try_open(&table) {
+            // The same once more, with waiting, should it have been replaced that moment.
+            Opened::Open(None) => {
+                let index = key_of(&table);
+                OpenLeaf::with(leaf, table, index, view).map(Opened::Open)
+            }
             Opened::Open(index) => OpenLeaf::with(leaf, table, index, view).map(Opened::Open),
             Opened::Busy => Ok(Opened::Busy),
             Opened::Gone => Ok(Opened::Gone),
@@ -133,15 +141,21 @@ impl OpenLeaf {
         self.search().and_then(Search::found_result)
     }
 
-    /// Waits until the transaction that holds the row found has ended, with no page held.
-    pub fn wait_for(&mut self, xid: TransactionId, found: &Found) {
+    /// Lets go of every page, for a wait that may be long.
+    pub fn release_pages(&mut self) {
         if let Some(search) = self.content.as_mut().and_then(|content| content.search.as_mut()) {
             search.release();
         }
+    }
+
+    /// Waits until the transaction that holds the row found has ended.
+    pub fn wait_for(&mut self, xid: TransactionId, found: &Found) {
+        self.release_pages();
         lock::wait_for_transaction(xid, &self.table, found.at);
     }
 
-    /// Waits until nobody else holds the row found last.
+    /// Waits until nobody else holds the row found last, whose page stays pinned so that it stays what
+    /// it is.
     pub fn wait_for_row(&self) {
         if let Some(search) = self.search() {
             tuple::wait_for_row(&self.table, search);
@@ -187,6 +201,16 @@ impl OpenLeaf {
             Stored::Altered => Err(Refusal::AlteredByTrigger(self.table.name())),
         }
     }
+}
+
+fn require_ordinary(table: &Relation) -> Result<(), Refusal> {
+    if table.is_ordinary() { Ok(()) } else { Err(Refusal::UnusableLeaf(table.name())) }
+}
+
+/// The leaf's primary key. Asked twice where there is none: REINDEX CONCURRENTLY may have put another in
+/// its place between the look at the list and the lock.
+fn key_of(table: &Relation) -> Option<PrimaryKey> {
+    PrimaryKey::open(table).or_else(|| PrimaryKey::open(table))
 }
 
 /// Whether nothing was ever written to the leaf, which is remembered where that can be relied on.
