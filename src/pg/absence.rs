@@ -193,13 +193,10 @@ unsafe fn standing(item: *const u8, wanted: &Wanted) -> Standing {
     // SAFETY: the caller's promise; without nulls the first value follows the header of eight bytes.
     unsafe {
         let tuple = &*item.cast::<pg_sys::IndexTupleData>();
-        let (columns, address) = if tuple.t_info & ALTERNATIVE == 0 {
-            (2, true)
-        } else if tuple.t_tid.ip_posid & IS_POSTING != 0 {
-            (2, true)
-        } else {
-            (tuple.t_tid.ip_posid & COLUMN_COUNT, tuple.t_tid.ip_posid & HAS_ADDRESS != 0)
-        };
+        let number = tuple.t_tid.ip_posid;
+        let is_whole = tuple.t_info & ALTERNATIVE == 0 || number & IS_POSTING != 0;
+        let (columns, address) =
+            if is_whole { (2, true) } else { (number & COLUMN_COUNT, number & HAS_ADDRESS != 0) };
         if tuple.t_info & HAS_NULLS != 0 {
             return None;
         }

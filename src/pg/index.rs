@@ -121,9 +121,9 @@ impl Search {
     /// A search of `leaf` through `index`, which both outlive it.
     pub fn new(leaf: &Relation, index: &PrimaryKey, layout: Layout, view: View) -> Search {
         let snapshot = SearchSnapshot::new(view);
+        let snapshot_at = snapshot.raw();
         // SAFETY: both relations are open; the snapshot has an address of its own that lives as
         // long as the scan; the slot belongs to this handle.
-        let snapshot_at = snapshot.raw();
         let (scan, slot) = unsafe {
             step(|| {
                 (
@@ -136,7 +136,7 @@ impl Search {
     }
 
     /// The first row version with this key and effect that the view shows, if any. Its page stays
-    /// pinned until the next search or [`Search::finish`].
+    /// pinned until the next search or [`Search::release`].
     pub fn find(&mut self, key: &Text, effect: &Text) -> Option<Found> {
         self.keys[0].sk_argument = key.datum();
         self.keys[1].sk_argument = effect.datum();

@@ -3,14 +3,17 @@
 use pgrx::pg_sys;
 use std::cell::Cell;
 
+/// Told which relation has changed; None: it may be any.
+type Watcher = fn(Option<pg_sys::Oid>);
+
 thread_local! {
-    static WATCHER: Cell<Option<fn(Option<pg_sys::Oid>)>> = const { Cell::new(None) };
+    static WATCHER: Cell<Option<Watcher>> = const { Cell::new(None) };
 }
 
 /// Has `watcher` called whenever a relation's definition may have changed (None: any relation's).
 /// It may be called at any point where PostgreSQL takes a lock or opens a table, so it must not
 /// raise, allocate PostgreSQL memory or open anything. Registered once a session.
-pub fn watch_relations(watcher: fn(Option<pg_sys::Oid>)) {
+pub fn watch_relations(watcher: Watcher) {
     if WATCHER.with(|w| w.replace(Some(watcher))).is_some() {
         return;
     }

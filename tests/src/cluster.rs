@@ -145,7 +145,7 @@ impl Cluster {
         Session::open(self.endpoint(database))
     }
 
-    /// Appends to postgresql.conf; takes effect with the next start or [`Cluster::reload`].
+    /// Appends to postgresql.conf; takes effect with the next start.
     pub fn configure(&self, lines: &str) {
         use std::io::Write;
         let file = self.data.join("postgresql.conf");
