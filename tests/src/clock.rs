@@ -6,7 +6,8 @@
 //!
 //! Tests set the clock to the past. While the server waits, a signal handler sees real time (that is
 //! how `libfaketime` keeps waits right), so a timeout that is to end a wait would never be due in a
-//! future that real time has not reached.
+//! future that real time has not reached. Where the postmaster forks from a signal handler (before 16),
+//! a background worker may see real time for the same reason.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -3,6 +3,7 @@
 //! Clients send plain queries only: between two transactions a pooled client may get another server
 //! connection, where a prepared statement of its own does not exist.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -50,7 +51,7 @@ impl Pooler {
         std::fs::write(folder.join("pooler.pid"), format!("{}\n", process.id()))
             .expect("our folder");
         let socket = folder.join(format!(".s.PGSQL.{PORT}"));
-        wait::until("pgbouncer listens", || socket.exists());
+        wait::until("pgbouncer listens", || UnixStream::connect(&socket).is_ok());
         Pooler { folder, process }
     }
 

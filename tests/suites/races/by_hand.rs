@@ -20,6 +20,7 @@ fn a_row_inserted_into_a_day_that_was_empty_refuses_in_sessions_that_knew_it_emp
     let db = cluster.database();
     let noon = Instant::midnight(2018, 3, 10).plus(43_200.0);
     cluster.clock().set(noon);
+    db.session().run("SELECT once.create_store('processed_events')");
     let mut old = db.sessions(3);
     // They have looked into every day that is there.
     for s in &mut old {
@@ -45,6 +46,7 @@ fn a_claim_made_ahead_of_the_clock_refuses_in_sessions_that_knew_its_day_empty()
     let db = cluster.database();
     let noon = Instant::midnight(2018, 5, 10).plus(43_200.0);
     cluster.clock().set(noon);
+    db.session().run("SELECT once.create_store('processed_events')");
     let mut old = db.sessions(3);
     for s in &mut old {
         let key = format!("a{}", s.pid());
