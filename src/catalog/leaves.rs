@@ -41,7 +41,7 @@ pub fn make(store: Oid, day: Day) -> Result<bool, Refusal> {
 
     let leaf = {
         let _acting = Acting::as_role(schema_owner);
-        let (store_name, owner) = sql::name_and_owner(store)?;
+        let sql::Named { name: store_name, owner, .. } = sql::named(store)?;
         let name = free_name(&store_name, day)?;
         create_bare(store, &name, model)?;
         let leaf = relation(&name)?;
@@ -160,8 +160,8 @@ fn liken(store: Oid, leaf: Oid) -> Result<(), Refusal> {
     if changes.is_empty() {
         return Ok(());
     }
-    let (name, _) = sql::name_and_owner(leaf)?;
-    sql::run(&format!("ALTER TABLE {} {}", sql::in_once(&name), changes.join(", ")), &[])
+    let leaf = sql::named(leaf)?.qualified;
+    sql::run(&format!("ALTER TABLE {leaf} {}", changes.join(", ")), &[])
 }
 
 /// Makes the leaf's privileges the parent's: what default privileges added goes, what the parent
@@ -184,13 +184,10 @@ fn copy_grants(store: Oid, leaf: Oid) -> Result<(), Refusal> {
 }
 
 fn attach(store: Oid, leaf: Oid, day: Day) -> Result<(), Refusal> {
-    let (store, _) = sql::name_and_owner(store)?;
-    let (leaf, _) = sql::name_and_owner(leaf)?;
+    let (store, leaf) = (sql::named(store)?.qualified, sql::named(leaf)?.qualified);
     sql::run(
         &format!(
-            "ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})",
-            sql::in_once(&store),
-            sql::in_once(&leaf),
+            "ALTER TABLE {store} ATTACH PARTITION {leaf} FOR VALUES FROM ({}) TO ({})",
             sql::literal(&day.bound()),
             sql::literal(&day.plus(1).bound())
         ),
@@ -216,8 +213,8 @@ pub fn holds_live_claim(leaf: Oid, now: i64) -> Result<Option<bool>, Refusal> {
     // Held open so that it cannot go while it is read.
     let Some(_open) = Relation::open(leaf, Access::Read) else { return Ok(None) };
     let _acting = Acting::as_role(privilege::table_owner(leaf));
-    let (leaf, _) = sql::name_and_owner(leaf)?;
-    let query = format!("SELECT true FROM {} WHERE expires_at > $1 LIMIT 1", sql::in_once(&leaf));
+    let leaf = sql::named(leaf)?.qualified;
+    let query = format!("SELECT true FROM {leaf} WHERE expires_at > $1 LIMIT 1");
     Ok(Some(sql::get::<bool>(&query, &[sql::instant(now)?])?.unwrap_or(false)))
 }
 
@@ -226,8 +223,7 @@ pub fn drop_leaf(leaf: Oid) -> Result<(), Refusal> {
     {
         // A leaf's owner may be another than its store's by now.
         let _acting = Acting::as_role(privilege::table_owner(leaf));
-        let (name, _) = sql::name_and_owner(leaf)?;
-        sql::run(&format!("DROP TABLE {}", sql::in_once(&name)), &[])?;
+        sql::run(&format!("DROP TABLE {}", sql::named(leaf)?.qualified), &[])?;
     }
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     sql::run("DELETE FROM once.leaf_promise WHERE leaf = $1", &[leaf.into()])

@@ -36,6 +36,8 @@ pub enum Order {
         owner: u32,
         /// Microseconds.
         retention: i64,
+        /// The first day.
+        day: i32,
         /// Days ahead.
         ahead: i32,
     },
@@ -46,8 +48,8 @@ impl Order {
     pub fn encode(&self) -> String {
         match self {
             Order::Leaf { database, store, day } => format!("leaf {database} {store} {day}"),
-            Order::Store { database, owner, retention, ahead } => {
-                format!("store {database} {owner} {retention} {ahead}")
+            Order::Store { database, owner, retention, day, ahead } => {
+                format!("store {database} {owner} {retention} {day} {ahead}")
             }
         }
     }
@@ -65,6 +67,7 @@ impl Order {
                 database: words.next()?.parse().ok()?,
                 owner: words.next()?.parse().ok()?,
                 retention: words.next()?.parse().ok()?,
+                day: words.next()?.parse().ok()?,
                 ahead: words.next()?.parse().ok()?,
             }),
             _ => None,
@@ -80,7 +83,7 @@ impl Order {
 
     /// Makes it, in the current transaction. Does nothing where it is there already, or where the
     /// extension is not (a transaction that is installing it has not committed).
-    pub fn carry_out(&self, today: Day) -> Result<(), Refusal> {
+    pub fn carry_out(&self) -> Result<(), Refusal> {
         if schema().is_err() {
             return Ok(());
         }
@@ -91,10 +94,10 @@ impl Order {
                     leaves::make(store, Day(*day))?;
                 }
             }
-            Order::Store { owner, retention, ahead, .. } => {
+            Order::Store { owner, retention, day, ahead, .. } => {
                 if cache::find(DEFAULT_STORE.as_bytes())?.is_none() {
                     let _acting = Acting::as_role(Oid::from(*owner));
-                    stores::create(DEFAULT_STORE, &NO_POLICY, *retention, today, *ahead)?;
+                    stores::create(DEFAULT_STORE, &NO_POLICY, *retention, Day(*day), *ahead)?;
                 }
             }
         }
@@ -129,7 +132,7 @@ pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
         }
         Ok(())
     };
-    make(number, &order, day, covered, may_make_itself)
+    make(number, &order, covered, may_make_itself)
 }
 
 /// Makes the default store if the current user may.
@@ -142,16 +145,16 @@ pub fn default_store(retention: i64, today: Day, ahead: i32) -> Result<(), Refus
         database: session::database().to_u32(),
         owner: privilege::current_user().to_u32(),
         retention,
+        day: today.0,
         ahead,
     };
     let is_there = || Ok(cache::find(DEFAULT_STORE.as_bytes())?.is_some());
-    make(number, &order, today, is_there, || Ok(()))
+    make(number, &order, is_there, || Ok(()))
 }
 
 fn make(
     number: u64,
     order: &Order,
-    today: Day,
     is_there: impl Fn() -> Result<bool, Refusal>,
     may_make_itself: impl Fn() -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
@@ -164,5 +167,5 @@ fn make(
         return Ok(());
     }
     may_make_itself()?;
-    order.carry_out(today)
+    order.carry_out()
 }

@@ -52,18 +52,31 @@ pub fn strings(query: &str, args: &[DatumWithOid]) -> Result<Vec<String>, Refusa
     })
 }
 
+/// What a relation is called, wherever it is.
+pub struct Named {
+    /// Its bare name.
+    pub name: String,
+    /// Its name with schema, quoted, for statements.
+    pub qualified: String,
+    /// Its owner.
+    pub owner: String,
+}
+
 /// The name and owner of a relation.
-pub fn name_and_owner(relation: Oid) -> Result<(String, String), Refusal> {
+pub fn named(relation: Oid) -> Result<Named, Refusal> {
     let found = Spi::connect(|client| {
-        let query = "SELECT relname::text, pg_catalog.pg_get_userbyid(relowner)::text \
-             FROM pg_catalog.pg_class WHERE oid OPERATOR(pg_catalog.=) $1";
+        let query = "SELECT c.relname::text, pg_catalog.format('%I.%I', n.nspname, c.relname), \
+                            pg_catalog.pg_get_userbyid(c.relowner)::text \
+                       FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n \
+                         ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
+                      WHERE c.oid OPERATOR(pg_catalog.=) $1";
         let mut rows = client.select(query, Some(1), &[relation.into()])?;
-        match rows.next() {
-            Some(row) => Ok::<_, Refusal>(row.get(1)?.zip(row.get(2)?)),
-            None => Ok(None),
-        }
+        let Some(row) = rows.next() else { return Ok::<_, Refusal>(None) };
+        Ok(row.get(1)?.zip(row.get(2)?).zip(row.get(3)?))
     })?;
-    found.ok_or_else(|| Refusal::Internal(format!("relation {relation} is gone")))
+    found
+        .map(|((name, qualified), owner)| Named { name, qualified, owner })
+        .ok_or_else(|| Refusal::Internal(format!("relation {relation} is gone")))
 }
 
 /// An instant as a timestamptz argument.

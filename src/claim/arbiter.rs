@@ -8,7 +8,9 @@
 //! 4. write to today's leaf, and let go of the key's lock: from here the row itself makes others wait.
 //!
 //! Nothing is waited for while the key's lock is held: not a transaction, not a row, not a leaf that
-//! some DDL has locked. Each of these means letting go, waiting, starting over.
+//! some DDL has locked. Each of these means letting go, waiting, starting over. What somebody else adds is
+//! another matter: a trigger on a leaf runs under the lock and may wait, and so does the primary key's own
+//! check for a row that plain SQL inserts at the same moment; the deadlock detector sees both.
 
 use super::{Answer, Outcome, Settings, Terms, window};
 use crate::catalog::cache::{self, Store};
@@ -24,7 +26,7 @@ use crate::pg::relation::Opened;
 use crate::pg::session;
 use crate::pg::snapshot::{self, View};
 use crate::pg::text::Text;
-use crate::pg::tuple::{Bulk, NewRow, Replaced};
+use crate::pg::tuple::{Bulk, NewRow, Replaced, Strength};
 use crate::storage::OpenLeaf;
 use pgrx::pg_sys::TransactionId;
 use std::rc::Rc;
@@ -116,7 +118,7 @@ impl<'a> Arbiter<'a> {
                         return Ok(Answer { outcome: Outcome::InProgress, window: None });
                     }
                     desk.prepare_to_wait(None);
-                    desk.today.wait_for_row();
+                    desk.today.wait_for_row(Strength::for_key(key, &self.effect));
                     self.desk = Some(self.resumed(desk));
                 }
                 Look::LeafBusy(place) => {

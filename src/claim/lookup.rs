@@ -1,5 +1,5 @@
 //! Looking a key up without claiming it: what the calling statement sees, so it works in a
-//! read-only transaction and on a standby, and waits for nobody.
+//! read-only transaction and on a standby, and waits for nobody's claim (for DDL on a leaf it does).
 
 use super::arbiter::{require, unknown};
 use super::{Settings, check};

@@ -123,5 +123,5 @@ fn date(day: Day) -> String {
 /// A store's name for messages.
 fn name(store: Oid) -> String {
     let _acting = Acting::as_caller();
-    crate::catalog::sql::name_and_owner(store).map_or_else(|_| store.to_string(), |(name, _)| name)
+    crate::catalog::sql::named(store).map_or_else(|_| store.to_string(), |named| named.name)
 }

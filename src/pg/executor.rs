@@ -227,7 +227,7 @@ pub fn replace(
     search: &Search,
     row: &NewRow,
 ) -> Result<Stored, Replaced> {
-    match try_lock_row(leaf, search) {
+    match try_lock_row(leaf, search, row.strength()) {
         Replaced::Done => {}
         other => return Err(other),
     }

@@ -146,9 +146,23 @@ impl Search {
             let keys = self.keys.as_mut_ptr();
             let direction = pg_sys::ScanDirection::ForwardScanDirection;
             let wanted = self.layout.instants_end();
+            let dirty = self.snapshot.is_dirty();
             let found = step(|| {
+                (*self.scan).xs_heaptid.ip_posid = 0;
                 raw::index_rescan(self.scan, keys, 2, std::ptr::null_mut(), 0);
-                let found = raw::index_getnext_slot(self.scan, direction, self.slot);
+                let mut found = raw::index_getnext_slot(self.scan, direction, self.slot);
+                // Entries of the key, and none alive. The entries were read at one moment and their rows
+                // at later ones: an UPDATE past the protocol that committed in between has left the old
+                // version dead and put the new one where it was not looked for. A snapshot taken now
+                // shows it.
+                if !found && dirty && (*self.scan).xs_heaptid.ip_posid != 0 {
+                    let fresh = raw::RegisterSnapshot(raw::GetLatestSnapshot());
+                    let usual = std::mem::replace(&mut (*self.scan).xs_snapshot, fresh);
+                    raw::index_rescan(self.scan, keys, 2, std::ptr::null_mut(), 0);
+                    found = raw::index_getnext_slot(self.scan, direction, self.slot);
+                    (*self.scan).xs_snapshot = usual;
+                    raw::UnregisterSnapshot(fresh);
+                }
                 if found {
                     raw::slot_getsomeattrs_int(self.slot, wanted);
                 }

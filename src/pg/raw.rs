@@ -71,6 +71,10 @@ unsafe extern "C-unwind" {
     ) -> *mut TupleTableSlot;
     pub(super) fn ExecDropSingleTupleTableSlot(slot: *mut TupleTableSlot);
     pub(super) fn slot_getsomeattrs_int(slot: *mut TupleTableSlot, count: c_int);
+    // utils/snapmgr.h
+    pub(super) fn GetLatestSnapshot() -> Snapshot;
+    pub(super) fn RegisterSnapshot(snapshot: Snapshot) -> Snapshot;
+    pub(super) fn UnregisterSnapshot(snapshot: Snapshot);
     // access/htup_details.h, access/heapam.h
     pub(super) fn heap_form_tuple(
         descriptor: TupleDesc,

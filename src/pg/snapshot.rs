@@ -35,6 +35,10 @@ impl SearchSnapshot {
         }
     }
 
+    pub(super) fn is_dirty(&self) -> bool {
+        self.view == View::Dirty
+    }
+
     /// The transaction in flight that wrote, or is replacing, the row version found last.
     pub(super) fn in_flight(&self) -> Option<pg_sys::TransactionId> {
         // SAFETY: the snapshot is this value's own.

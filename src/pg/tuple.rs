@@ -21,6 +21,10 @@ pub struct NewRow<'a> {
 }
 
 impl NewRow<'_> {
+    pub(super) fn strength(&self) -> Strength {
+        Strength::for_key(self.key, self.effect)
+    }
+
     /// Values and nulls in the order of [`super::layout::Column`].
     pub(super) fn values(&self) -> ([pg_sys::Datum; COLUMNS], [bool; COLUMNS]) {
         let null = pg_sys::Datum::from(0usize);
@@ -33,6 +37,29 @@ impl NewRow<'_> {
             null,
         ];
         (values, [false, false, false, false, true, true])
+    }
+}
+
+/// How a row is locked before it is replaced.
+#[derive(Clone, Copy)]
+pub enum Strength {
+    /// As an UPDATE that leaves the key alone does.
+    KeepsKey,
+    /// As an UPDATE of the key does.
+    Whole,
+}
+
+/// A row longer than this may be stored compressed, and PostgreSQL then takes the same key for another.
+const MAY_BE_COMPRESSED: usize = 1_500;
+
+impl Strength {
+    /// What replacing a row of this key needs.
+    pub fn for_key(key: &Text, effect: &Text) -> Strength {
+        if key.bytes().len() + effect.bytes().len() > MAY_BE_COMPRESSED {
+            Strength::Whole
+        } else {
+            Strength::KeepsKey
+        }
     }
 }
 
@@ -122,7 +149,7 @@ pub fn replace(leaf: &Relation, index: &PrimaryKey, search: &Search, row: &NewRo
     match try_replace(leaf, index, search, row, false) {
         // Locked by somebody, perhaps by this transaction after a wait: with the lock in hand the
         // update finds nobody to wait for.
-        Replaced::Busy => match try_lock_row(leaf, search) {
+        Replaced::Busy => match try_lock_row(leaf, search, row.strength()) {
             Replaced::Done => try_replace(leaf, index, search, row, true),
             other => other,
         },
@@ -193,13 +220,13 @@ unsafe fn update(
 /// Waits until nobody else holds the row the search found, by locking it. The lock is the row's own
 /// and lasts to the end of the transaction, as a SELECT FOR NO KEY UPDATE's would. Whatever became
 /// of the row meanwhile is for the next look to find out.
-pub fn wait_for_row(leaf: &Relation, search: &Search) {
-    lock_row(leaf, search, pg_sys::LockWaitPolicy::LockWaitBlock);
+pub fn wait_for_row(leaf: &Relation, search: &Search, strength: Strength) {
+    lock_row(leaf, search, strength, pg_sys::LockWaitPolicy::LockWaitBlock);
 }
 
 /// Whether the row could be locked without waiting.
-pub(super) fn try_lock_row(leaf: &Relation, search: &Search) -> Replaced {
-    match lock_row(leaf, search, pg_sys::LockWaitPolicy::LockWaitSkip) {
+pub(super) fn try_lock_row(leaf: &Relation, search: &Search, strength: Strength) -> Replaced {
+    match lock_row(leaf, search, strength, pg_sys::LockWaitPolicy::LockWaitSkip) {
         pg_sys::TM_Result::TM_Ok => Replaced::Done,
         pg_sys::TM_Result::TM_WouldBlock | pg_sys::TM_Result::TM_BeingModified => Replaced::Busy,
         _ => Replaced::Changed,
@@ -209,8 +236,13 @@ pub(super) fn try_lock_row(leaf: &Relation, search: &Search) -> Replaced {
 fn lock_row(
     leaf: &Relation,
     search: &Search,
+    strength: Strength,
     policy: pg_sys::LockWaitPolicy::Type,
 ) -> pg_sys::TM_Result::Type {
+    let mode = match strength {
+        Strength::KeepsKey => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+        Strength::Whole => pg_sys::LockTupleMode::LockTupleExclusive,
+    };
     // SAFETY: the leaf is open for writing; the slot is a copy of our own, dropped below; a SQL
     // function runs under an active snapshot.
     unsafe {
@@ -223,7 +255,7 @@ fn lock_row(
             pg_sys::GetActiveSnapshot(),
             slot,
             pg_sys::GetCurrentCommandId(false),
-            pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
+            mode,
             policy,
             0,
             &mut failure,

@@ -13,7 +13,7 @@ use crate::pg::relation::{Access, Opened, Relation};
 use crate::pg::session;
 use crate::pg::snapshot::View;
 use crate::pg::text::Text;
-use crate::pg::tuple::{self, Bulk, NewRow, Replaced};
+use crate::pg::tuple::{self, Bulk, NewRow, Replaced, Strength};
 use pgrx::pg_sys::TransactionId;
 use std::cell::Cell;
 
@@ -156,9 +156,9 @@ impl OpenLeaf {
 
     /// Waits until nobody else holds the row found last, whose page stays pinned so that it stays what
     /// it is.
-    pub fn wait_for_row(&self) {
+    pub fn wait_for_row(&self, strength: Strength) {
         if let Some(search) = self.search() {
-            tuple::wait_for_row(&self.table, search);
+            tuple::wait_for_row(&self.table, search, strength);
         }
     }
 

@@ -2,8 +2,7 @@
 //! for milliseconds and holds up nothing: a lock it cannot get within seconds ends it.
 
 use crate::catalog::making::Order;
-use crate::domain::day::Day;
-use crate::pg::{session, worker};
+use crate::pg::worker;
 
 /// How long the process waits for a lock before it leaves the work to the claimer.
 const PATIENCE: &std::ffi::CStr = c"2s";
@@ -14,6 +13,6 @@ pub fn make() {
     worker::connect(order.database().into());
     worker::set(c"lock_timeout", PATIENCE);
     worker::transaction(|| {
-        crate::error::raise(order.carry_out(Day::of(session::now())));
+        crate::error::raise(order.carry_out());
     });
 }

@@ -41,6 +41,22 @@ fn a_row_inserted_into_a_day_that_was_empty_refuses_in_sessions_that_knew_it_emp
 }
 
 #[test]
+fn a_row_inserted_in_the_middle_of_a_transaction_refuses_in_the_same_transaction() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2018, 4, 10).plus(43_200.0);
+    cluster.clock().set(noon);
+    db.session().run("SELECT once.create_store('processed_events')");
+    let mut s = db.session();
+    s.run("BEGIN");
+    assert!(s.claim("a") && s.claim("b"), "it has looked into every day that is there");
+    insert_for_tomorrow(&mut db.session(), "k");
+    assert!(!s.claim("k"));
+    assert!(!s.claim_many(&["k"])[0].1);
+    s.run("COMMIT");
+}
+
+#[test]
 fn a_claim_made_ahead_of_the_clock_refuses_in_sessions_that_knew_its_day_empty() {
     let cluster = clocked();
     let db = cluster.database();

@@ -9,5 +9,6 @@ mod expiry;
 mod isolation;
 mod midnight;
 mod missing_day;
+mod pages;
 mod race;
 mod schedule;
