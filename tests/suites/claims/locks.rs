@@ -92,6 +92,56 @@ fn the_number_of_locks_does_not_grow_with_the_days_of_the_store_or_the_plan() {
 }
 
 #[test]
+fn four_hundred_days_that_may_all_hold_claims_cost_no_locks() {
+    let db = database();
+    let (mut s, mut ddl) = (db.session(), db.session());
+    s.claim("load");
+    // Older leaves that nobody promised anything for: each has to be looked into. Each has a row.
+    ddl.run(
+        "DO $$
+         DECLARE day timestamptz;
+         BEGIN
+             FOR n IN 1..400 LOOP
+                 day := date_trunc('day', clock_timestamp(), 'UTC') - n * interval '24 hours';
+                 EXECUTE format('CREATE TABLE once.old%s (LIKE once.processed_events INCLUDING ALL, PRIMARY KEY (key, effect))', n);
+                 EXECUTE format('INSERT INTO once.old%s VALUES (%L, %L, %L)', n, day, day + interval '1000 days', 'old' || n);
+                 EXECUTE format('ALTER TABLE once.processed_events ATTACH PARTITION once.old%s FOR VALUES FROM (%L) TO (%L)',
+                                n, day, day + interval '24 hours');
+                 COMMIT;
+             END LOOP;
+         END $$",
+    );
+    let mut counts = Vec::new();
+    for mode in ["auto", "force_generic_plan", "force_custom_plan"] {
+        s.run(&format!(
+            "SET plan_cache_mode = {mode}; PREPARE {mode} AS SELECT once.claim_once($1::text)"
+        ));
+        s.run("BEGIN");
+        for n in 0..10 {
+            assert_eq!(s.column::<bool>(&format!("EXECUTE {mode}('{mode}{n}')")), [true]);
+            assert_eq!(s.column::<bool>(&format!("EXECUTE {mode}('old{}')", n * 40 + 1)), [false]);
+        }
+        let fresh = s.claim_many(&["old400", "old77", &format!("new {mode}")]);
+        assert_eq!(
+            fresh.iter().map(|(_, claimed)| *claimed).collect::<Vec<_>>(),
+            [false, false, true]
+        );
+        counts.push(s.relation_locks().len());
+        s.run("COMMIT");
+    }
+    assert!(counts.iter().all(|count| *count < 16), "{counts:?}");
+    // Sixteen sessions at once, at the default size of the lock table.
+    let answers = pg_once_tests::race::all(&mut db.sessions(16), |_, s| {
+        s.run("BEGIN");
+        let answer = (s.claim("old200"), s.claim("one for all"));
+        s.run("COMMIT");
+        answer
+    });
+    assert!(answers.iter().all(|(old, _)| !old));
+    assert_eq!(answers.iter().filter(|(_, new)| *new).count(), 1);
+}
+
+#[test]
 fn claims_do_not_wait_for_whoever_locks_the_parent() {
     let db = database();
     let (mut ddl, mut s) = (db.session(), db.session());

@@ -153,3 +153,53 @@ fn windows_of_milliseconds_under_sixteen_sessions_never_overlap() {
     assert_eq!(overlapping, [""; 0], "seed {seed}");
     s.verify("once.processed_events", db.cluster().server().ships("amcheck"));
 }
+
+#[test]
+fn windows_never_overlap_while_days_are_made_and_dropped_under_them() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = clock::Instant::midnight(2020, 7, 1);
+    cluster.clock().set(start);
+    let mut sessions = db.sessions(10);
+    sessions[0].run("SELECT once.create_store('processed_events', retention => '2 hours')");
+    sessions[0].run("CREATE TABLE wins (key text, claimed_at timestamptz, expires_at timestamptz)");
+    let seed: u64 = rand::rng().random();
+    println!("seed {seed}");
+    let end = Instant::now() + Duration::from_secs(6);
+    let clock = cluster.clock();
+    race::all(&mut sessions, |number, s| {
+        let mut random = StdRng::seed_from_u64(seed ^ number as u64);
+        while Instant::now() < end {
+            match number {
+                // Half an hour every few milliseconds: a day passes in a fraction of a second.
+                0 => {
+                    clock.step(1_800.0);
+                    s.run("SELECT pg_sleep(0.005)");
+                }
+                1 => s.run("CALL once.maintain()"),
+                _ => {
+                    let (key, minutes) = (random.random_range(0..5), random.random_range(1..=120));
+                    s.run("BEGIN");
+                    s.run(&format!(
+                        "INSERT INTO wins SELECT 'k{key}', claimed_at, expires_at
+                           FROM once.claim('k{key}', '{minutes} minutes') WHERE outcome = 'claimed'"
+                    ));
+                    s.run(if random.random_bool(0.3) { "ROLLBACK" } else { "COMMIT" });
+                }
+            }
+        }
+    });
+    let s = &mut sessions[1];
+    let days: f64 = (clock.now().0 - start.0) / 86_400.0;
+    let wins: i64 = s.get("SELECT count(*) FROM wins");
+    println!("{wins} windows in {days:.0} days");
+    assert!(wins > 100 && days > 3.0, "{wins} windows in {days} days prove little");
+    let overlapping: Vec<String> = s.column(
+        "SELECT concat_ws(' ', key, claimed_at, 'before', before) FROM (
+             SELECT key, claimed_at, lag(expires_at) OVER (PARTITION BY key ORDER BY claimed_at) AS before
+               FROM wins) w WHERE claimed_at < before",
+    );
+    assert_eq!(overlapping, [""; 0], "seed {seed}");
+    s.run("CALL once.maintain()");
+    assert!(s.days_of("once.processed_events").len() <= 7, "the days that are over are gone");
+}
