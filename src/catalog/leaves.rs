@@ -107,7 +107,7 @@ fn create_bare(store: Oid, name: &str, model: Option<Oid>) -> Result<(), Refusal
     };
     // Giving empty pages back would take a lock that stops claims, and make a leaf look as if nothing had
     // ever been written to it.
-    if !options.iter().any(|option| option.starts_with("vacuum_truncate ")) {
+    if !options.iter().any(|option| option.contains("vacuum_truncate")) {
         options.push("vacuum_truncate = 'false'".to_owned());
     }
     let with = format!(" WITH ({})", options.join(", "));

@@ -19,7 +19,7 @@ unsafe extern "C-unwind" {
     fn ReThrowError(error: *mut pg_sys::ErrorData) -> !;
 }
 
-/// A caught error, in the memory context that was current where it was caught.
+/// A caught error, in memory that lasts as long as the transaction.
 pub struct Failure(*mut pg_sys::ErrorData);
 
 // SAFETY: a panic's payload must be Send; the backend has one thread.
@@ -49,8 +49,10 @@ pub(super) unsafe fn step<T>(calls: impl FnOnce() -> T) -> T {
         if jumped == 0 {
             return result.assume_init();
         }
-        pg_sys::CurrentMemoryContext = context;
+        // Where it outlives whatever is undone on its way: a subtransaction, an SPI connection.
+        pg_sys::CurrentMemoryContext = pg_sys::TopTransactionContext;
         let error = pg_sys::CopyErrorData();
+        pg_sys::CurrentMemoryContext = context;
         pg_sys::FlushErrorState();
         // Without the panic hook: nothing is to be printed or traced.
         resume_unwind(Box::new(Failure(error)))
@@ -125,7 +127,7 @@ pub(super) fn message(payload: &(dyn Any + Send)) -> Option<String> {
             && code != PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN as i32
     };
     if let Some(Failure(error)) = payload.downcast_ref::<Failure>() {
-        // SAFETY: the error was copied by `step` into a context that is still there; a message is
+        // SAFETY: the error was copied by `step` into memory of the transaction; a message is
         // NUL-terminated or null.
         return unsafe {
             (survivable((**error).sqlerrcode) && !(**error).message.is_null())

@@ -51,7 +51,8 @@ impl Relation {
     pub fn open(relid: pg_sys::Oid, access: Access) -> Option<Relation> {
         // SAFETY: try_table_open takes any oid and answers NULL for a relation that is gone.
         let rel = unsafe { step(|| raw::try_table_open(relid, access.mode())) };
-        (!rel.is_null()).then_some(Relation { rel, access })
+        // Made only where there is a relation to be closed again.
+        if rel.is_null() { None } else { Some(Relation { rel, access }) }
     }
 
     /// Opens a table only if its lock can be had at once.
