@@ -171,3 +171,30 @@ fn sixteen_sessions_on_one_key_exactly_at_midnight_give_one_true() {
     }
     println!("won before midnight {}, after it {}", sides[0], sides[1]);
 }
+
+#[test]
+fn a_batch_that_runs_over_midnight_fills_both_days_and_harms_neither() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let midnight = Instant::midnight(2023, 5, 2);
+    cluster.clock().set(midnight.plus(-600.0));
+    let (mut s, mut observer) = (db.session(), db.session());
+    s.claim("load");
+    let batch = s.background(|s| {
+        s.get::<i64>(
+            "SELECT count(*) FILTER (WHERE claimed) FROM once.claim_many(\
+             ARRAY(SELECT 'k' || i FROM generate_series(1, 300000) i), '1 day')",
+        )
+    });
+    let size = "SELECT pg_relation_size('once.processed_events_20230501')";
+    assert!(wait::poll(std::time::Duration::from_secs(30), || observer.get::<i64>(size) > 500_000));
+    cluster.clock().set(midnight.plus(5.0));
+    let (mut s, claimed) = batch.join();
+    assert_eq!(claimed, 300_000);
+    for day in ["20230501", "20230502"] {
+        let rows = format!("SELECT count(*) FROM once.processed_events_{day}");
+        assert!(s.get::<i64>(&rows) > 1_000, "{day} has its part");
+    }
+    assert_eq!(s.get::<i64>("SELECT count(DISTINCT key) FROM once.processed_events"), 300_001);
+    s.verify("once.processed_events", cluster.server().ships("amcheck"));
+}

@@ -220,6 +220,48 @@ fn leaves_are_rewritten_and_reindexed_while_eight_sessions_claim() {
 }
 
 #[test]
+fn todays_leaf_dropped_again_and_again_under_eight_sessions_is_made_again() {
+    let db = database();
+    let mut sessions = db.sessions(8);
+    sessions[0].claim("load");
+    let over = std::sync::Arc::new(AtomicBool::new(false));
+    let done = over.clone();
+    let dropping = db.session().background(move |s| {
+        for _ in 0..25 {
+            let leaf = "SELECT format('once.%I', leaf) FROM once.partitions WHERE state IN ('current', 'future')
+                         ORDER BY random() LIMIT 2";
+            for leaf in s.column::<String>(leaf) {
+                s.run(&format!("DROP TABLE IF EXISTS {leaf}"));
+            }
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    race::all(&mut sessions, |number, s| {
+        let mut n = 0;
+        while n < 30 || !over.load(Ordering::SeqCst) && n < 100_000 {
+            n += 1;
+            // Each has keys of its own: what it finds claimed is gone only with a leaf.
+            s.claim(&format!("k{number}-{n}"));
+            s.claim_many(&[&format!("b{number}-{n}"), &format!("k{number}-{n}")]);
+            if n % 10 == 0 {
+                s.run("CALL once.maintain()");
+            }
+        }
+    });
+    dropping.join();
+    let s = &mut sessions[0];
+    s.run("CALL once.maintain()");
+    let days = s.days_of("once.processed_events");
+    assert_eq!(days.len(), 4, "{days:?}");
+    assert!(s.claim("after") && !s.claim("after"));
+    assert_eq!(
+        s.get::<i64>("SELECT count(*) FROM once.leaf_promise"),
+        4,
+        "no promise without its leaf"
+    );
+}
+
+#[test]
 fn a_truncated_or_emptied_leaf_has_forgotten_its_claims_in_every_session() {
     let db = database();
     let mut sessions = db.sessions(3);
@@ -262,4 +304,111 @@ fn a_lock_on_an_older_leaf_makes_a_claim_wait_and_not_fail() {
     ddl.run("ROLLBACK");
     assert_eq!(waiting.join().1, (false, true));
     assert!(!beside.join().1);
+}
+
+#[test]
+fn a_leaf_dropped_while_a_claim_waits_for_it_is_no_error() {
+    let db = database();
+    let (mut dba, mut observer) = (db.session(), db.session());
+    dba.claim("load");
+    let leaf = today(&mut dba);
+    dba.run(&format!("BEGIN; DROP TABLE once.{leaf}"));
+    let waiting = db.session().background(|s| s.claim("k"));
+    wait::blocked(&mut observer, waiting.pid());
+    dba.run("COMMIT");
+    let (mut s, claimed) = waiting.join();
+    assert!(claimed, "it starts over, with a leaf that is made anew");
+    assert!(!s.claim("k"));
+}
+
+#[test]
+fn a_leaf_that_is_no_ordinary_table_is_refused_and_never_passed_over() {
+    let db = database();
+    let mut s = db.session();
+    s.claim("load");
+    let old = "('2001-01-01 00:00+00') TO ('2001-01-02 00:00+00')";
+    s.run(&format!(
+        "CREATE TABLE once.parted PARTITION OF once.processed_events FOR VALUES FROM {old} \
+         PARTITION BY HASH (key)"
+    ));
+    assert_eq!(s.fails("SELECT once.claim_once('k')").code, "55000");
+    assert_eq!(s.fails("SELECT * FROM once.lookup('k')").code, "55000");
+    s.run("DROP TABLE once.parted");
+    assert!(s.claim("k"));
+    // As today's leaf, where it would be written to.
+    let leaf = today(&mut s);
+    let bound: String = s.get(&format!(
+        "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = 'once.{leaf}'::regclass"
+    ));
+    s.run(&format!("DROP TABLE once.{leaf}"));
+    s.run(&format!(
+        "CREATE TABLE once.parted PARTITION OF once.processed_events \
+         (PRIMARY KEY (key, effect)) {bound} PARTITION BY HASH (key)"
+    ));
+    s.run(
+        "CREATE TABLE once.part PARTITION OF once.parted FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
+    );
+    assert_eq!(s.fails("SELECT once.claim_once('l')").code, "55000");
+}
+
+#[test]
+fn a_day_that_is_covered_in_part_is_an_error_and_no_endless_loop() {
+    let db = database();
+    let mut s = db.session();
+    s.claim("load");
+    s.run("SET statement_timeout = '30s'");
+    let leaf = today(&mut s);
+    for (from, to) in [("0 hours", "1 microsecond"), ("23:59:59.999999", "24 hours")] {
+        s.run(&format!("DROP TABLE IF EXISTS once.{leaf}, once.bit"));
+        let edge = |offset: &str| -> String {
+            format!("(date_trunc('day', now() AT TIME ZONE 'UTC') + '{offset}') AT TIME ZONE 'UTC'")
+        };
+        let (from, to): (String, String) = (
+            s.get(&format!("SELECT ({})::text", edge(from))),
+            s.get(&format!("SELECT ({})::text", edge(to))),
+        );
+        s.run(&format!(
+            "CREATE TABLE once.bit PARTITION OF once.processed_events (PRIMARY KEY (key, effect)) \
+             FOR VALUES FROM ('{from}') TO ('{to}')"
+        ));
+        let refused = s.fails("SELECT once.claim_once('k')");
+        assert_eq!(refused.code, "55000", "{refused:?}");
+    }
+}
+
+#[test]
+fn a_plain_update_that_moves_the_row_of_a_live_claim_hides_it_from_nobody() {
+    let db = database();
+    let mut sessions = db.sessions(4);
+    sessions[0].claim("k");
+    let leaf = today(&mut sessions[0]);
+    // Makes every update write a new index entry.
+    sessions[0].run(&format!("CREATE INDEX ON once.{leaf} (result)"));
+    race::all(&mut sessions, |number, s| {
+        for n in 0..3_000 {
+            if number == 0 {
+                s.run(&format!(
+                    "UPDATE once.processed_events SET result = '{n}'::jsonb WHERE key = 'k'"
+                ));
+            } else {
+                assert!(!s.claim("k"), "session {number}, call {n}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_worker_makes_the_day_whatever_the_database_defaults_to() {
+    let db = database();
+    let mut s = db.session();
+    s.claim("load");
+    let name: String = s.get("SELECT current_database()");
+    for setting in
+        ["default_transaction_isolation = serializable", "default_transaction_read_only = off"]
+    {
+        s.run(&format!("ALTER DATABASE \"{name}\" SET {setting}"));
+        let leaf = today(&mut s);
+        s.run(&format!("DROP TABLE once.{leaf}"));
+        assert!(db.session().claim(setting));
+    }
 }
