@@ -8,7 +8,7 @@
 //! key's lock after another has written to a new leaf, and then takes in messages, knows the leaf.
 
 use super::schema;
-use crate::domain::day::Instant;
+use crate::domain::day::{Day, Instant};
 use crate::error::Refusal;
 use crate::pg::bounds::{self, Range};
 use crate::pg::layout::Layout;
@@ -44,6 +44,11 @@ impl Leaf {
     /// Remembers, for this transaction, whether it saw that nothing was ever written to the leaf.
     pub fn saw_unwritten(&self, transaction: Option<u32>) {
         self.unwritten.set(transaction.unwrap_or(0));
+    }
+
+    /// Whether the leaf covers any part of a day.
+    pub fn meets(&self, day: Day) -> bool {
+        self.range.from < day.end() && day.start() < self.range.to
     }
 
     /// Whether the leaf holds claims made at `at`.

@@ -32,7 +32,7 @@ pub fn make(store: Oid, day: Day) -> Result<bool, Refusal> {
     }
     // Read under the lock: two makers of one day come one after the other.
     let leaves = cache::leaves_of(store)?;
-    if leaves.iter().any(|leaf| leaf.range.from < day.end() && day.start() < leaf.range.to) {
+    if leaves.iter().any(|leaf| leaf.meets(day)) {
         return Ok(false);
     }
     let Some(retention) = cache::retention_of(store)? else { return Ok(false) };
@@ -204,6 +204,16 @@ pub fn promise(leaf: Oid, store: Oid, keep_until: i64) -> Result<(), Refusal> {
          CASE WHEN p.store = excluded.store THEN greatest(p.keep_until, excluded.keep_until) \
               ELSE excluded.keep_until END",
         &[leaf.into(), store.into(), sql::instant(keep_until)?],
+    )
+}
+
+/// Forgets what was promised for leaves that somebody has dropped by hand.
+pub fn forget_gone(store: Oid) -> Result<(), Refusal> {
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    sql::run(
+        "DELETE FROM once.leaf_promise p WHERE store = $1 \
+            AND NOT EXISTS (SELECT FROM pg_class WHERE oid = p.leaf)",
+        &[store.into()],
     )
 }
 

@@ -13,6 +13,8 @@ use pgrx::pg_sys::Oid;
 
 /// The function of this library that such a process runs.
 pub const FUNCTION: &str = "pg_once_make";
+/// How often a process is started before the claimer tries itself, and sees the error.
+const TRIES: u32 = 3;
 /// The store that is made on first use.
 pub const DEFAULT_STORE: &str = "processed_events";
 
@@ -95,6 +97,8 @@ impl Order {
                 }
             }
             Order::Store { owner, retention, day, ahead, .. } => {
+                // Looked for under the lock: somebody else's may have been committed meanwhile.
+                stores::hold_name(DEFAULT_STORE);
                 if cache::find(DEFAULT_STORE.as_bytes())?.is_none() {
                     let _acting = Acting::as_role(Oid::from(*owner));
                     stores::create(DEFAULT_STORE, &NO_POLICY, *retention, Day(*day), *ahead)?;
@@ -111,13 +115,8 @@ const NO_POLICY: stores::Policy =
 /// Makes the leaf of `day`, one claimer at a time so that they do not use up the worker slots.
 pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
     let number = lock_number(store.table.to_u32(), b"leaf", &store.name);
-    let covered = || {
-        Ok::<bool, Refusal>(
-            cache::leaves_of(store.table)?
-                .iter()
-                .any(|leaf| leaf.range.from <= day.start() && day.start() < leaf.range.to),
-        )
-    };
+    let covered =
+        || Ok::<bool, Refusal>(cache::leaves_of(store.table)?.iter().any(|leaf| leaf.meets(day)));
     let order = Order::Leaf {
         database: session::database().to_u32(),
         store: store.table.to_u32(),
@@ -125,6 +124,10 @@ pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
     };
     // A leaf made in the claimer's own transaction is seen by nobody else until it commits. Claimers of a
     // later day wait for it only if they lack a leaf too.
+    // An event trigger that claims while a leaf is being made must not have another made.
+    if worker::is_running() {
+        return Err(Refusal::Uncovered { store: store.display_name(), day });
+    }
     let may_make_itself = || {
         let later = |leaf: &cache::Leaf| day.end() <= leaf.range.from;
         if cache::leaves_of(store.table)?.iter().any(later) {
@@ -159,10 +162,15 @@ fn make(
     may_make_itself: impl Fn() -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     let _turn = OwnLock::making(number);
-    if is_there()? {
-        return Ok(());
+    for _ in 0..TRIES {
+        if is_there()? {
+            return Ok(());
+        }
+        // What was made may have been dropped again by the time it is looked for.
+        if !worker::run("pg_once: making what a claim needs", FUNCTION, &order.encode()) {
+            break;
+        }
     }
-    worker::run("pg_once: making what a claim needs", FUNCTION, &order.encode());
     if is_there()? {
         return Ok(());
     }

@@ -35,6 +35,11 @@ pub fn check_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Waits for the right to make a store of this name, and keeps it to the end of the transaction.
+pub fn hold_name(name: &str) {
+    lock::hold_name(lock_number(0, b"store", name.as_bytes()));
+}
+
 /// Makes a store with its leaves from `today` to `ahead` days later, owned by the current user.
 /// A table of that name raises 42P07.
 pub fn create(
@@ -50,7 +55,7 @@ pub fn create(
         return Err(Refusal::MayNotCreate);
     }
     // One maker of a name at a time: the second then finds the table and says so (42P07).
-    lock::hold_name(lock_number(0, b"store", name.as_bytes()));
+    hold_name(name);
     let store = {
         let _acting = Acting::as_caller();
         let table = sql::in_once(name);

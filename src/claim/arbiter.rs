@@ -143,18 +143,22 @@ impl<'a> Arbiter<'a> {
 
     /// Opens the store and today's leaf, making what is missing.
     fn open(&self) -> Result<Desk, Refusal> {
-        let mut made = None;
+        let mut looked_again = false;
         loop {
             pgrx::check_for_interrupts!();
             let store = self.store()?;
             let now = (self.settings.clock)();
             let Some(place) = store.leaves.iter().position(|leaf| leaf.holds(now)) else {
                 let today = Day::of(now);
-                if made == Some(today) {
-                    return Err(Refusal::Uncovered { store: store.display_name(), day: today });
+                // A leaf of another shape stands where today's should: looked at once more, freshly.
+                if store.leaves.iter().any(|leaf| leaf.meets(today)) {
+                    if looked_again {
+                        return Err(Refusal::Uncovered { store: store.display_name(), day: today });
+                    }
+                    looked_again = true;
+                } else {
+                    making::leaf(&store, today)?;
                 }
-                making::leaf(&store, today)?;
-                made = Some(today);
                 cache::forget(&store);
                 continue;
             };

@@ -42,6 +42,7 @@ impl Pass<'_> {
 
     fn make_ahead(&self, store: Oid) -> Result<(), Refusal> {
         let today = Day::of((self.clock)());
+        self.step(store, today, "tidy up before", || leaves::forget_gone(store));
         for day in plan::missing(&cache::leaves_of(store)?, today, self.ahead) {
             self.step(store, day, "make", || {
                 if leaves::make(store, day)? {

@@ -7,7 +7,7 @@ use crate::domain::day::{Day, Instant};
 pub fn missing(leaves: &[Leaf], today: Day, ahead: i32) -> Vec<Day> {
     (0..=ahead)
         .map(|offset| today.plus(offset))
-        .filter(|day| !leaves.iter().any(|l| l.range.from < day.end() && day.start() < l.range.to))
+        .filter(|day| !leaves.iter().any(|leaf| leaf.meets(*day)))
         .collect()
 }
 

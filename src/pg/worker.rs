@@ -81,6 +81,12 @@ pub fn set(name: &CStr, value: &CStr) {
 }
 
 static MAIN: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
+static RUNNING: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Whether this process is such a background process.
+pub fn is_running() -> bool {
+    RUNNING.load(std::sync::atomic::Ordering::Relaxed)
+}
 
 /// Says what a process of ours runs. Called when the library is loaded, in that process too.
 pub fn define_main(main: fn()) {
@@ -91,6 +97,7 @@ pub fn define_main(main: fn()) {
 #[unsafe(no_mangle)]
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn pg_once_make(_arg: pg_sys::Datum) {
+    RUNNING.store(true, std::sync::atomic::Ordering::Relaxed);
     if let Some(main) = MAIN.get() {
         sql(main).or_throw();
     }

@@ -12,6 +12,10 @@ pub fn make() {
     let Some(order) = Order::decode(&worker::order()) else { return };
     worker::connect(order.database().into());
     worker::set(c"lock_timeout", PATIENCE);
+    // Whatever the database's defaults are: the work is an ordinary transaction of its own.
+    worker::set(c"default_transaction_isolation", c"read committed");
+    worker::set(c"default_transaction_read_only", c"off");
+    worker::set(c"statement_timeout", c"0");
     worker::transaction(|| {
         crate::error::raise(order.carry_out());
     });
