@@ -2,6 +2,7 @@
 //! on a standby, behind a pooler, through a dump and through a subscription.
 
 mod bounds;
+mod churn;
 mod ddl;
 mod drop_extension;
 mod dump;
