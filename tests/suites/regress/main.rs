@@ -3,6 +3,8 @@
 //! here. `PG_ONCE_ACCEPT=1` writes what came out over what was expected, to be read before it is
 //! committed.
 
+mod docs;
+
 use std::path::{Path, PathBuf};
 
 use pg_once_tests::account;
