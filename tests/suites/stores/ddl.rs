@@ -3,7 +3,7 @@
 use pg_once_tests::clock::Instant;
 use pg_once_tests::session::Session;
 use pg_once_tests::shared::{clocked, database};
-use pg_once_tests::wait;
+use pg_once_tests::{race, wait};
 
 /// The leaf of today.
 pub(crate) fn today(s: &mut Session) -> String {
