@@ -189,6 +189,20 @@ pub fn drop_store(name: &str) -> Result<(), Refusal> {
     sql::run("DELETE FROM once.store_policy WHERE store = $1", &[store.into()])
 }
 
+/// Forgets what is known of stores whose table somebody has dropped by hand. A dump would carry it on as a
+/// bare number, which means something else where it is restored.
+pub fn forget_gone() -> Result<(), Refusal> {
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    sql::run(
+        "DELETE FROM once.leaf_promise p WHERE NOT EXISTS (SELECT FROM pg_class WHERE oid = p.store)",
+        &[],
+    )?;
+    sql::run(
+        "DELETE FROM once.store_policy p WHERE NOT EXISTS (SELECT FROM pg_class WHERE oid = p.store)",
+        &[],
+    )
+}
+
 /// The stores the current user may maintain.
 pub fn maintainable() -> Result<Vec<Oid>, Refusal> {
     let policy = bounds::relation_in(schema()?, c"store_policy").ok_or(Refusal::NotInstalled)?;

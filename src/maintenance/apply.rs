@@ -30,6 +30,10 @@ pub struct Pass<'a> {
 impl Pass<'_> {
     /// One pass over every store the current user owns.
     pub fn run(&self) -> Result<(), Refusal> {
+        if let Err(message) = attempt(PATIENCE, stores::forget_gone) {
+            pgrx::warning!("could not forget stores that are gone: {message}");
+        }
+        (self.commit)();
         let stores = stores::maintainable()?;
         for &store in &stores {
             self.make_ahead(store)?;

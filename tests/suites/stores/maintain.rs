@@ -295,3 +295,20 @@ fn two_runs_at_once_do_no_harm() {
         sessions[0].get::<i64>("SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'pg_once%' AND datname = current_database()") == 0
     });
 }
+
+#[test]
+fn what_is_known_of_a_store_dropped_by_hand_is_forgotten() {
+    let db = database();
+    let mut s = db.session();
+    s.run("SELECT once.create_store('here'), once.create_store('gone')");
+    s.run("DROP TABLE once.gone");
+    s.run("CALL once.maintain()");
+    for table in ["store_policy", "leaf_promise"] {
+        let orphans = format!(
+            "SELECT count(*) FROM once.{table} t WHERE NOT EXISTS \
+             (SELECT FROM pg_class WHERE oid = t.store)"
+        );
+        assert_eq!(s.get::<i64>(&orphans), 0, "{table}");
+    }
+    assert!(s.get::<bool>("SELECT once.claim_once('k', store => 'here')"));
+}
