@@ -22,7 +22,9 @@ impl Cluster {
 /// Waits until a standby has replayed all that its primary has written.
 #[track_caller]
 pub fn caught_up(primary: &mut Session, standby: &mut Session) {
-    let written: String = primary.get("SELECT pg_current_wal_insert_lsn()::text");
+    // A commit of something flushes what open transactions have written before it.
+    primary.run("SELECT pg_logical_emit_message(true, 'tests', 'flush')");
+    let written: String = primary.get("SELECT pg_current_wal_flush_lsn()::text");
     wait::until("the standby has caught up", || {
         standby.get_with::<bool>("SELECT pg_last_wal_replay_lsn() >= $1::text::pg_lsn", &[&written])
     });
