@@ -218,7 +218,7 @@ fn readers_claims_and_drops_meet_without_a_deadlock() {
                 0 => {
                     clock.set(noon.days(day.fetch_add(1, SeqCst) + 1));
                     s.run("CALL once.maintain()");
-                    over.store(n >= 60, SeqCst);
+                    over.store(n >= 30, SeqCst);
                 }
                 1 => s.run("CALL once.maintain()"),
                 2 => drop(s.get::<i64>("SELECT count(*) FROM once.processed_events")),
@@ -231,7 +231,7 @@ fn readers_claims_and_drops_meet_without_a_deadlock() {
     let s = &mut sessions[0];
     s.run("CALL once.maintain()");
     let days = s.days_of("once.processed_events").len();
-    assert!(days <= 6, "{days} days are left of 60");
+    assert!(days <= 6, "{days} days are left of 30");
 }
 
 #[test]
