@@ -165,11 +165,17 @@ fn windows_never_overlap_while_days_are_made_and_dropped_under_them() {
     sessions[0].run("CREATE TABLE wins (key text, claimed_at timestamptz, expires_at timestamptz)");
     let seed: u64 = rand::rng().random();
     println!("seed {seed}");
-    let end = Instant::now() + Duration::from_secs(6);
     let clock = cluster.clock();
+    // Four days, however fast the machine is, and never without end.
+    let (least, most) =
+        (Instant::now() + Duration::from_secs(4), Instant::now() + Duration::from_secs(40));
+    let goes_on = || {
+        let now = Instant::now();
+        now < least || clock.now() < start.days(4) && now < most
+    };
     race::all(&mut sessions, |number, s| {
         let mut random = StdRng::seed_from_u64(seed ^ number as u64);
-        while Instant::now() < end {
+        while goes_on() {
             match number {
                 // Half an hour every few milliseconds: a day passes in a fraction of a second.
                 0 => {
@@ -193,7 +199,7 @@ fn windows_never_overlap_while_days_are_made_and_dropped_under_them() {
     let days: f64 = (clock.now().0 - start.0) / 86_400.0;
     let wins: i64 = s.get("SELECT count(*) FROM wins");
     println!("{wins} windows in {days:.0} days");
-    assert!(wins > 100 && days > 3.0, "{wins} windows in {days} days prove little");
+    assert!(wins > 50 && days > 3.0, "{wins} windows in {days} days prove little");
     let overlapping: Vec<String> = s.column(
         "SELECT concat_ws(' ', key, claimed_at, 'before', before) FROM (
              SELECT key, claimed_at, lag(expires_at) OVER (PARTITION BY key ORDER BY claimed_at) AS before
