@@ -5,7 +5,7 @@
 //! flight elsewhere, and is free otherwise. Whoever schedules the sessions keeps out of what the
 //! model does not judge: instants closer than [`Oracle::MARGIN`] to the end of a window.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What is claimed: key and effect.
 pub type Name = (String, String);
@@ -38,6 +38,9 @@ struct Transaction {
     snapshot: Option<u64>,
     /// One frame for the transaction, one for each savepoint.
     frames: Vec<HashMap<Name, Window>>,
+    /// Keys that were released into an outer savepoint. PostgreSQL lets go of a subtransaction's own
+    /// lock then, so whoever waits for such a key waits for the whole transaction.
+    merged: HashSet<Name>,
 }
 
 /// The state of all claims.
@@ -63,7 +66,8 @@ impl Oracle {
     pub fn begin(&mut self, session: usize, snapshot: bool) {
         assert!(self.open[session].is_none());
         let snapshot = snapshot.then_some(self.commits);
-        self.open[session] = Some(Transaction { snapshot, frames: vec![HashMap::new()] });
+        self.open[session] =
+            Some(Transaction { snapshot, frames: vec![HashMap::new()], ..Transaction::default() });
     }
 
     /// Savepoints the session has set; `None` outside a transaction.
@@ -85,10 +89,19 @@ impl Oracle {
 
     /// The session releases savepoint number `depth` (from 1) and those after it.
     pub fn release(&mut self, session: usize, depth: usize) {
-        let frames = &mut self.transaction(session).frames;
-        for frame in frames.split_off(depth) {
-            frames[depth - 1].extend(frame);
+        let transaction = self.transaction(session);
+        for frame in transaction.frames.split_off(depth) {
+            if depth > 1 {
+                transaction.merged.extend(frame.keys().cloned());
+            }
+            transaction.frames[depth - 1].extend(frame);
         }
+    }
+
+    /// Whether a waiter for this key of the session would be woken only by the end of its transaction,
+    /// also when a savepoint takes the key back before.
+    pub fn is_merged(&self, session: usize, name: &Name) -> bool {
+        self.open[session].as_ref().is_some_and(|transaction| transaction.merged.contains(name))
     }
 
     /// The session commits.
@@ -105,13 +118,15 @@ impl Oracle {
         self.open[session] = None;
     }
 
+    /// Whether the session's open transaction holds the key.
+    pub fn holds(&self, session: usize, name: &Name) -> bool {
+        let frames = self.open[session].as_ref().map(|transaction| &transaction.frames);
+        frames.is_some_and(|frames| frames.iter().any(|frame| frame.contains_key(name)))
+    }
+
     /// What a claim of this session must answer now.
     pub fn ask(&self, session: usize, name: &Name, now: f64) -> Answer {
-        let holder = self.open.iter().position(|transaction| {
-            transaction
-                .as_ref()
-                .is_some_and(|t| t.frames.iter().any(|frame| frame.contains_key(name)))
-        });
+        let holder = (0..self.open.len()).find(|other| self.holds(*other, name));
         match holder {
             Some(holder) if holder == session => return Answer::Duplicate,
             Some(holder) => return Answer::Waits(holder),

@@ -88,6 +88,24 @@ fn a_released_savepoint_still_makes_others_wait_for_the_whole_transaction() {
 }
 
 #[test]
+fn a_key_released_into_an_outer_savepoint_that_rolls_back_is_free_for_whoever_asks_then() {
+    let db = database();
+    let (mut s, mut observer) = (db.session(), db.session());
+    s.claim("load");
+    s.run("BEGIN; SAVEPOINT outer_one; SAVEPOINT inner_one");
+    assert!(s.claim("k") && s.claim("l"));
+    s.run("RELEASE inner_one");
+    // PostgreSQL makes one who waits for a released subtransaction wait for the whole transaction.
+    let waiting = db.session().background(|s| s.claim("k"));
+    wait::blocked(&mut observer, waiting.pid());
+    s.run("ROLLBACK TO outer_one");
+    assert!(observer.claim("l"), "free at once for one who asks now");
+    assert!(!s.claim("l"));
+    s.run("COMMIT");
+    assert!(waiting.join().1, "and for one who waited when the transaction ends");
+}
+
+#[test]
 fn plpgsql_exception_blocks_undo_their_own_claims_only() {
     let db = database();
     let mut s = db.session();
