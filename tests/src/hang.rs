@@ -5,6 +5,7 @@
 //! so that the test fails with an error instead of standing still.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
@@ -74,20 +75,25 @@ fn monitor() {
         });
         for (endpoint, pid, statement, warnings) in overdue {
             if warnings == 1 {
-                eprintln!("HANG: backend {pid} is still at: {statement}");
+                tell(&format!("HANG: backend {pid} is still at: {statement}"));
                 // In a thread of its own: the server may not even let us in.
                 std::thread::spawn(move || match Session::try_open(endpoint) {
                     Ok(mut observer) => {
-                        eprintln!("{}", report(&mut observer));
+                        tell(&report(&mut observer));
                         let _ = observer.try_run(&format!("SELECT pg_terminate_backend({pid})"));
                     }
-                    Err(failure) => eprintln!("and nobody else gets in: {failure}"),
+                    Err(failure) => tell(&format!("and nobody else gets in: {failure}")),
                 });
             } else {
                 kill(pid);
             }
         }
     }
+}
+
+/// Says it at once: what `eprintln!` prints here would belong to whichever test started the monitor.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// The locks and the activity of a server, as text.
