@@ -3,7 +3,7 @@
 //! the order of the index. Of equal keys the first in the array is the one that can win.
 
 use super::arbiter::Arbiter;
-use super::{Outcome, Settings, Terms};
+use super::{Settings, Terms};
 use crate::domain::key;
 use crate::error::Refusal;
 use crate::pg::text::Text;
@@ -21,25 +21,29 @@ pub fn claim_many(
     super::check_effect(terms.effect)?;
     let mut claimed = vec![false; keys.len()];
     let mut arbiter = Arbiter::new(terms, settings).in_bulk();
-    let mut key = Text::new(b"");
-    let mut previous: Option<&[u8]> = None;
-    for place in in_order(keys) {
-        let bytes = keys[place];
-        if previous == Some(bytes) {
-            continue;
+    let mut texts: Vec<Text> = Vec::new();
+    let order = in_order(keys);
+    let mut rest = &order[..];
+    while !rest.is_empty() {
+        let run = &rest[..rest.len().min(arbiter.reach())];
+        texts.resize_with(texts.len().max(run.len()), || Text::new(b""));
+        for (text, &place) in texts.iter_mut().zip(run) {
+            text.set(keys[place]);
         }
-        previous = Some(bytes);
-        key.set(bytes);
-        claimed[place] = arbiter.claim(&key)?.outcome == Outcome::Claimed;
+        let decided = arbiter.claim_first(&texts[..run.len()])?;
+        for (&place, &is_claimed) in run.iter().zip(decided.claimed()) {
+            claimed[place] = is_claimed;
+        }
+        rest = &rest[decided.claimed().len()..];
     }
     Ok(claimed)
 }
 
-/// The positions of the keys in the order of their bytes, equal keys by position.
+/// The positions of the keys in the order of their bytes, of equal keys the first.
 ///
 /// Sorted by the eight bytes behind what all keys have in common, as one number, because keys of one
 /// kind differ late ('order-10017:paid', 'order-10018:paid') and comparing whole keys costs most of a sort.
-fn in_order(keys: &[&[u8]]) -> impl Iterator<Item = usize> + use<> {
+fn in_order(keys: &[&[u8]]) -> Vec<usize> {
     let common = keys.iter().fold(keys.first().map_or(0, |key| key.len()), |common, key| {
         let same = key.iter().zip(keys[0]).take(common).take_while(|(a, b)| a == b);
         same.count()
@@ -56,5 +60,6 @@ fn in_order(keys: &[&[u8]]) -> impl Iterator<Item = usize> + use<> {
     order.sort_unstable_by(|a, b| {
         a.0.cmp(&b.0).then_with(|| keys[a.1].cmp(keys[b.1])).then(a.1.cmp(&b.1))
     });
-    order.into_iter().map(|(_, place)| place)
+    order.dedup_by(|b, a| keys[a.1] == keys[b.1]);
+    order.into_iter().map(|(_, place)| place).collect()
 }

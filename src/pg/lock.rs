@@ -54,6 +54,71 @@ impl OwnLock {
     }
 }
 
+/// The locks of several keys, held until dropped.
+pub struct KeyLocks {
+    tags: Vec<pg_sys::LOCKTAG>,
+    held: usize,
+}
+
+impl KeyLocks {
+    /// Takes the locks on the numbers in their order, up to the first that cannot be had without waiting,
+    /// then takes in what other sessions have changed and reads the clock. Waits for nobody, so that
+    /// several locks in one hand cannot deadlock.
+    pub fn try_keys(numbers: impl Iterator<Item = u64>) -> (KeyLocks, i64) {
+        let tags: Vec<_> = numbers.map(|number| tag(number, KEY_SPACE)).collect();
+        // SAFETY: the tags are plain values that are copied; nothing in the step has a destructor.
+        let (held, now) = unsafe {
+            step(|| {
+                let held = tags.iter().take_while(|tag| try_acquire(tag)).count();
+                raw::AcceptInvalidationMessages();
+                (held, raw::GetCurrentTimestamp())
+            })
+        };
+        (KeyLocks { tags, held }, now)
+    }
+
+    /// How many of the locks are held.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+}
+
+/// # Safety
+/// Within a step.
+unsafe fn try_acquire(tag: &pg_sys::LOCKTAG) -> bool {
+    // A full lock table is a lock not had: one by one they may still go.
+    // SAFETY: the tag is a plain value that is copied.
+    let result = unsafe {
+        raw::LockAcquireExtended(
+            tag,
+            pg_sys::ExclusiveLock as i32,
+            false,
+            true,
+            false,
+            std::ptr::null_mut(),
+            #[cfg(feature = "pg18")]
+            false,
+        )
+    };
+    result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
+}
+
+impl Drop for KeyLocks {
+    fn drop(&mut self) {
+        if unwinding() {
+            return;
+        }
+        // SAFETY: these locks were taken under this resource owner and not released since.
+        unsafe {
+            step(|| {
+                for tag in &self.tags[..self.held] {
+                    raw::LockRelease(tag, pg_sys::ExclusiveLock as i32, false);
+                }
+            });
+        }
+    }
+}
+
 #[allow(clippy::cast_possible_truncation)] // the two halves of the number
 fn tag(number: u64, space: u16) -> pg_sys::LOCKTAG {
     pg_sys::LOCKTAG {

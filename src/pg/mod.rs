@@ -14,6 +14,7 @@
 pub mod absence;
 pub mod array;
 pub mod bounds;
+pub mod bulk;
 pub mod executor;
 pub mod failure;
 pub mod index;

@@ -9,8 +9,8 @@
 use pgrx::pg_sys::{
     BlockNumber, Buffer, BulkInsertState, CommandId, Datum, EPQState, EState, HeapTuple, IndexInfo,
     IndexScanDesc, IndexUniqueCheck, ItemPointer, LOCKMODE, LOCKTAG, LockAcquireResult,
-    LockTupleMode, Oid, Relation, ResultRelInfo, ScanDirection, ScanKey, Snapshot, TM_FailureData,
-    TM_Result, TimestampTz, TransactionId, TupleDesc, TupleTableSlot, XLTW_Oper,
+    LockTupleMode, MemoryContext, Oid, Relation, ResultRelInfo, ScanDirection, ScanKey, Snapshot,
+    TM_FailureData, TM_Result, TimestampTz, TransactionId, TupleDesc, TupleTableSlot, XLTW_Oper,
 };
 use std::ffi::{c_char, c_int};
 
@@ -70,6 +70,11 @@ unsafe extern "C-unwind" {
         registry: *mut *mut pgrx::pg_sys::List,
     ) -> *mut TupleTableSlot;
     pub(super) fn ExecDropSingleTupleTableSlot(slot: *mut TupleTableSlot);
+    pub(super) fn ExecStoreHeapTuple(
+        tuple: HeapTuple,
+        slot: *mut TupleTableSlot,
+        should_free: bool,
+    ) -> *mut TupleTableSlot;
     pub(super) fn slot_getsomeattrs_int(slot: *mut TupleTableSlot, count: c_int);
     // utils/snapmgr.h
     pub(super) fn GetLatestSnapshot() -> Snapshot;
@@ -89,6 +94,15 @@ unsafe extern "C-unwind" {
         options: c_int,
         bulk: BulkInsertState,
     );
+    pub(super) fn heap_multi_insert(
+        rel: Relation,
+        slots: *mut *mut TupleTableSlot,
+        count: c_int,
+        command: CommandId,
+        options: c_int,
+        bulk: BulkInsertState,
+    );
+    pub(super) fn FreeBulkInsertState(bulk: BulkInsertState);
     pub(super) fn heap_update(
         rel: Relation,
         old: ItemPointer,
@@ -123,6 +137,9 @@ unsafe extern "C-unwind" {
     pub(super) fn PreventCommandIfReadOnly(command: *const c_char);
     pub(super) fn PreventCommandIfParallelMode(command: *const c_char);
     pub(super) fn PreventCommandDuringRecovery(command: *const c_char);
+    // utils/memutils.h
+    pub(super) fn MemoryContextReset(context: MemoryContext);
+    pub(super) fn MemoryContextDelete(context: MemoryContext);
     // storage/lock.h, utils/inval.h, access/xact.h, utils/timestamp.h
     pub(super) fn LockAcquire(
         tag: *const LOCKTAG,
@@ -130,8 +147,30 @@ unsafe extern "C-unwind" {
         session: bool,
         dont_wait: bool,
     ) -> LockAcquireResult::Type;
+    pub(super) fn LockAcquireExtended(
+        tag: *const LOCKTAG,
+        mode: LOCKMODE,
+        session: bool,
+        dont_wait: bool,
+        report_memory: bool,
+        local: *mut *mut pgrx::pg_sys::LOCALLOCK,
+        #[cfg(feature = "pg18")] log_failure: bool,
+    ) -> LockAcquireResult::Type;
     pub(super) fn LockRelease(tag: *const LOCKTAG, mode: LOCKMODE, session: bool) -> bool;
     pub(super) fn AcceptInvalidationMessages();
     pub(super) fn GetCurrentCommandId(used: bool) -> CommandId;
     pub(super) fn GetCurrentTimestamp() -> TimestampTz;
+}
+
+/// Empties a slot: executor/tuptable.h has it inline.
+///
+/// # Safety
+/// The slot is alive.
+pub(super) unsafe fn clear(slot: *mut TupleTableSlot) {
+    // SAFETY: every kind of slot has its own way of being emptied.
+    unsafe {
+        if let Some(clear) = (*(*slot).tts_ops).clear {
+            clear(slot);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Writing claims straight to a plain leaf: one heap row, one index entry.
 
+use super::bulk::Bulk;
 use super::failure::step;
 use super::index::{PrimaryKey, Search};
 use super::layout::COLUMNS;
@@ -73,33 +74,11 @@ pub enum Replaced {
     Changed,
 }
 
-/// Where rows of one call go: remembers the last page, so that many rows fill it without looking for
-/// room each time.
-pub struct Bulk(pg_sys::BulkInsertState);
-
-impl Bulk {
-    /// For a call that will insert many rows.
-    pub fn new() -> Bulk {
-        // SAFETY: allocated in the call's memory context.
-        Bulk(unsafe { pg_sys::GetBulkInsertState() })
-    }
-}
-
-impl Drop for Bulk {
-    fn drop(&mut self) {
-        if super::unwinding() {
-            return;
-        }
-        // SAFETY: made by `new`, freed once, with the pin it may hold.
-        unsafe { pg_sys::FreeBulkInsertState(self.0) }
-    }
-}
-
 /// Writes a new row to a plain leaf. The primary key is the second line of defence: a row written
 /// past the claim protocol raises 23505 here.
 pub fn insert(leaf: &Relation, index: &PrimaryKey, row: &NewRow, bulk: Option<&Bulk>) {
     let (values, nulls) = row.values();
-    let bulk = bulk.map_or(std::ptr::null_mut(), |bulk| bulk.0);
+    let bulk = bulk.map_or(std::ptr::null_mut(), Bulk::state);
     // SAFETY: a plain leaf is a heap with exactly these columns in this order, open for writing; the
     // values are copied into the row version, which is freed here. GetCurrentCommandId marks the
     // command as used.
@@ -108,19 +87,19 @@ pub fn insert(leaf: &Relation, index: &PrimaryKey, row: &NewRow, bulk: Option<&B
             let formed =
                 raw::heap_form_tuple((*leaf.raw()).rd_att, values.as_ptr(), nulls.as_ptr());
             raw::heap_insert(leaf.raw(), formed, raw::GetCurrentCommandId(true), 0, bulk);
-            add_to_index(leaf, index, row, formed, false);
+            add_to_index(leaf, index, row, &mut (*formed).t_self, false);
             raw::heap_freetuple(formed);
         });
     }
 }
 
 /// # Safety
-/// Called within a step; `formed` has its place in the heap of `leaf`, open for writing as `index` is.
-unsafe fn add_to_index(
+/// Called within a step; `at` is the row's place in the heap of `leaf`, open for writing as `index` is.
+pub(super) unsafe fn add_to_index(
     leaf: &Relation,
     index: &PrimaryKey,
     row: &NewRow,
-    formed: pg_sys::HeapTuple,
+    at: *mut pg_sys::ItemPointerData,
     unchanged: bool,
 ) {
     let mut values = [row.key.datum(), row.effect.datum()];
@@ -132,7 +111,7 @@ unsafe fn add_to_index(
             index.raw(),
             values.as_mut_ptr(),
             nulls.as_mut_ptr(),
-            &mut (*formed).t_self,
+            at,
             leaf.raw(),
             pg_sys::IndexUniqueCheck::UNIQUE_CHECK_YES,
             unchanged,
@@ -175,7 +154,7 @@ fn try_replace(
             let result = update(leaf, &mut old, formed, wait);
             let flags = u32::from((*(*formed).t_data).t_infomask2);
             if result == pg_sys::TM_Result::TM_Ok && flags & pg_sys::HEAP_ONLY_TUPLE == 0 {
-                add_to_index(leaf, index, row, formed, true);
+                add_to_index(leaf, index, row, &mut (*formed).t_self, true);
             }
             raw::heap_freetuple(formed);
             result

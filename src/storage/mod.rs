@@ -5,6 +5,7 @@
 use crate::catalog::cache::Leaf;
 use crate::error::Refusal;
 use crate::pg::absence::{self, Hint};
+use crate::pg::bulk::{self, Bulk};
 use crate::pg::executor::{self, Stored};
 use crate::pg::index::{Found, PrimaryKey, Search};
 use crate::pg::layout::Layout;
@@ -13,7 +14,7 @@ use crate::pg::relation::{Access, Opened, Relation};
 use crate::pg::session;
 use crate::pg::snapshot::View;
 use crate::pg::text::Text;
-use crate::pg::tuple::{self, Bulk, NewRow, Replaced, Strength};
+use crate::pg::tuple::{self, NewRow, Replaced, Strength};
 use pgrx::pg_sys::TransactionId;
 use std::cell::Cell;
 
@@ -172,6 +173,20 @@ impl OpenLeaf {
             return Ok(());
         }
         self.unaltered(executor::insert(&self.table, &content.layout, row))
+    }
+
+    /// Whether rows may be written together: to a plain leaf only.
+    pub fn takes_many(&self) -> bool {
+        self.content.as_ref().is_some_and(|content| content.layout.is_plain())
+    }
+
+    /// Writes new claims to a leaf that takes many.
+    pub fn insert_many(&mut self, rows: &[NewRow], bulk: &Bulk) -> Result<(), Refusal> {
+        match self.content.as_ref().filter(|content| content.layout.is_plain()) {
+            Some(content) => bulk::insert(&self.table, &content.index, rows, bulk),
+            None => return Err(Refusal::UnusableLeaf(self.table.name())),
+        }
+        Ok(())
     }
 
     /// Replaces the row found last, whose claim has expired, by a new claim of the same key.

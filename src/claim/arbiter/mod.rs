@@ -12,6 +12,10 @@
 //! another matter: a trigger on a leaf runs under the lock and may wait, and so does the primary key's own
 //! check for a row that plain SQL inserts at the same moment; the deadlock detector sees both.
 
+mod desk;
+mod together;
+
+use self::desk::Desk;
 use super::{Answer, Outcome, Settings, Terms, window};
 use crate::catalog::cache::{self, Store};
 use crate::catalog::making;
@@ -19,6 +23,7 @@ use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
 use crate::domain::window::{SpanFault, expiry};
 use crate::error::Refusal;
+use crate::pg::bulk::Bulk;
 use crate::pg::index::Found;
 use crate::pg::lock::OwnLock;
 use crate::pg::privilege::{self, TableRight};
@@ -26,14 +31,11 @@ use crate::pg::relation::Opened;
 use crate::pg::session;
 use crate::pg::snapshot::{self, View};
 use crate::pg::text::Text;
-use crate::pg::tuple::{Bulk, NewRow, Replaced, Strength};
+use crate::pg::tuple::{NewRow, Replaced, Strength};
 use crate::storage::OpenLeaf;
 use pgrx::pg_sys::TransactionId;
+use std::cell::Cell;
 use std::rc::Rc;
-
-/// How many of the newest leaves a batch keeps open from key to key. Two locks each: all of them still
-/// fit the sixteen that a session takes without the shared lock table.
-const KEPT_OPEN: usize = 6;
 
 /// A store opened for claims of one effect. Handles stay open from key to key.
 pub struct Arbiter<'a> {
@@ -42,18 +44,9 @@ pub struct Arbiter<'a> {
     effect: Text,
     pinned: bool,
     in_bulk: bool,
+    /// How many keys to try for together next.
+    reach: Cell<usize>,
     desk: Option<Desk>,
-}
-
-/// What is open: today's leaf to write to, and of the store's leaves, place by place, those that were
-/// looked at.
-struct Desk {
-    /// Belongs to today's leaf: it remembers a page of that table.
-    bulk: Option<Bulk>,
-    today: OpenLeaf,
-    others: Vec<Option<OpenLeaf>>,
-    place: usize,
-    store: Rc<Store>,
 }
 
 /// What one look under the key's lock came to.
@@ -79,6 +72,7 @@ impl<'a> Arbiter<'a> {
             effect: Text::new(terms.effect),
             pinned: snapshot::is_pinned(),
             in_bulk: false,
+            reach: Cell::new(1),
             desk: None,
         }
     }
@@ -224,10 +218,7 @@ impl<'a> Arbiter<'a> {
                     Verdict::Held(xid, found) => return Ok(Look::Held(Some(place), xid, found)),
                 }
             }
-            // However many days are live, a claim has the locks of a few at a time.
-            if !self.in_bulk || place >= KEPT_OPEN {
-                desk.others[place] = None;
-            }
+            desk.done_with(place);
         }
         self.write(desk, key, expired.is_some(), (now, expires_at))
     }
@@ -280,7 +271,8 @@ impl<'a> Arbiter<'a> {
         let row = NewRow { claimed_at, expires_at, key, effect: &self.effect };
         if over_expired {
             match desk.today.replace(&row)? {
-                Replaced::Done => {}
+                // Where one row has expired its neighbours often have, and those are replaced one by one.
+                Replaced::Done => self.reach.set(1),
                 Replaced::Busy => return Ok(Look::RowBusy),
                 Replaced::Changed => return Ok(Look::Stale),
             }
@@ -289,44 +281,6 @@ impl<'a> Arbiter<'a> {
         }
         cache::wrote_to(&desk.store.leaves[desk.place]);
         Ok(Look::Decided(Answer { outcome: Outcome::Claimed, window: Some(window) }))
-    }
-}
-
-impl Desk {
-    /// Before a wait that may be long: no page stays pinned but the one of the row waited for.
-    fn prepare_to_wait(&mut self, place: Option<usize>) {
-        self.bulk = None;
-        for (other, opened) in self.others.iter_mut().enumerate() {
-            if Some(other) != place {
-                *opened = None;
-            }
-        }
-        if place.is_some() {
-            self.today.release_pages();
-        }
-    }
-
-    fn leaf_at(&mut self, place: Option<usize>) -> &mut OpenLeaf {
-        let other = place.and_then(|place| self.others.get_mut(place)?.as_mut());
-        other.unwrap_or(&mut self.today)
-    }
-
-    /// The leaf at a place, opened if it can be at once.
-    fn other(&mut self, place: usize) -> Result<Opened<&mut OpenLeaf>, Refusal> {
-        if self.others.is_empty() {
-            self.others.resize_with(self.store.leaves.len(), || None);
-        }
-        let slot = &mut self.others[place];
-        let leaf = &self.store.leaves[place];
-        if slot.as_ref().is_none_or(|opened| opened.has_outgrown(leaf)) {
-            *slot = None;
-            match OpenLeaf::to_search_at_once(leaf, View::Dirty)? {
-                Opened::Open(opened) => *slot = Some(opened),
-                Opened::Busy => return Ok(Opened::Busy),
-                Opened::Gone => return Ok(Opened::Gone),
-            }
-        }
-        Ok(slot.as_mut().map_or(Opened::Gone, Opened::Open))
     }
 }
 

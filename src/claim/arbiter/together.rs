@@ -1,0 +1,141 @@
+//! Several keys of a batch decided together: the same protocol, with the locks of all of them held at once
+//! and one clock read for all.
+//!
+//! What is not plain is left to the protocol for one key: a key whose lock somebody holds, whose row is in
+//! flight, or whose expired row is to be replaced ends the run before it. So nothing is waited for here,
+//! and of the locks held together none is ever asked for with waiting. How many keys are tried for
+//! together doubles while it goes well and falls back to one when it does not, so that a batch full
+//! of such keys does not pay for both ways.
+
+use super::{Arbiter, Verdict};
+use crate::claim::{Outcome, window};
+use crate::domain::day::Instant;
+use crate::domain::key::lock_number;
+use crate::error::Refusal;
+use crate::pg::bulk::ROOM;
+use crate::pg::lock::KeyLocks;
+use crate::pg::relation::Opened;
+use crate::pg::text::Text;
+use crate::pg::tuple::NewRow;
+use crate::storage::OpenLeaf;
+use std::rc::Rc;
+
+/// The first keys of a run, decided: for each, in order, whether it was claimed.
+pub struct Decided {
+    claimed: [bool; ROOM],
+    count: usize,
+}
+
+impl Decided {
+    /// One answer a key.
+    pub fn claimed(&self) -> &[bool] {
+        &self.claimed[..self.count]
+    }
+}
+
+/// A run under way: which of its first `count` keys are still free.
+struct Run<'a> {
+    keys: &'a [Text],
+    free: [bool; ROOM],
+    count: usize,
+}
+
+impl Arbiter<'_> {
+    /// How many keys are worth giving to [`Arbiter::claim_first`] next: at least one.
+    pub fn reach(&self) -> usize {
+        self.reach.get()
+    }
+
+    /// Claims at least the first of these keys, which are distinct and [`Arbiter::reach`] at most, and as
+    /// many of the others as can be decided with it.
+    pub fn claim_first(&mut self, keys: &[Text]) -> Result<Decided, Refusal> {
+        let mut decided = Decided { claimed: [false; ROOM], count: 0 };
+        if keys.len() > 1 {
+            decided = self.claim_together(keys)?;
+            let reach =
+                if decided.count == keys.len() { (self.reach.get() * 2).min(ROOM) } else { 1 };
+            self.reach.set(reach);
+        }
+        if decided.count == 0 {
+            // Before the claim, which makes it one again where it replaces an expired row.
+            self.reach.set(2);
+            decided.claimed[0] = self.claim(&keys[0])?.outcome == Outcome::Claimed;
+            decided.count = 1;
+        }
+        Ok(decided)
+    }
+
+    /// Decides the first of the keys, perhaps none.
+    fn claim_together(&mut self, keys: &[Text]) -> Result<Decided, Refusal> {
+        let mut decided = Decided { claimed: [false; ROOM], count: 0 };
+        let mut desk = match self.desk.take() {
+            Some(desk) => desk,
+            None => self.open()?,
+        };
+        let store = Rc::clone(&desk.store);
+        let table = store.table.to_u32();
+        let numbers = keys.iter().map(|key| lock_number(table, self.terms.effect, key.bytes()));
+        let (locks, now) = KeyLocks::try_keys(numbers.take(ROOM));
+        let leaf = &store.leaves[desk.place];
+        let usable = store.is_current() && leaf.holds(now) && desk.today.takes_many();
+        if locks.held() > 0 && usable {
+            let expires_at = self.expires_at(&store, leaf.keep_until, now)?;
+            let mut run = Run { keys, free: [true; ROOM], count: locks.held() };
+            self.sift(&mut run, &mut desk.today, true, now)?;
+            for place in window::others(&store, desk.place, now) {
+                match desk.other(place)? {
+                    Opened::Open(opened) => self.sift(&mut run, opened, false, now)?,
+                    Opened::Busy | Opened::Gone => run.count = 0,
+                }
+                desk.done_with(place);
+            }
+            let rows: Vec<NewRow> = run
+                .free_keys()
+                .map(|key| NewRow { claimed_at: now, expires_at, key, effect: &self.effect })
+                .collect();
+            if let Some(bulk) = desk.bulk.as_ref().filter(|_| !rows.is_empty()) {
+                desk.today.insert_many(&rows, bulk)?;
+                crate::catalog::cache::wrote_to(leaf);
+            }
+            decided = Decided { claimed: run.free, count: run.count };
+        }
+        drop(locks);
+        self.desk = Some(desk);
+        pgrx::check_for_interrupts!();
+        Ok(decided)
+    }
+
+    /// Looks for every free key of the run in one leaf; the run ends before the first that has to be
+    /// decided alone.
+    fn sift(
+        &self,
+        run: &mut Run,
+        leaf: &mut OpenLeaf,
+        is_today: bool,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        for (place, key) in run.keys[..run.count].iter().enumerate() {
+            if !run.free[place] {
+                continue;
+            }
+            let Some(found) = leaf.find(key, &self.effect) else { continue };
+            match self.judge(leaf, found, now)? {
+                Verdict::Taken(_) => run.free[place] = false,
+                // In an older leaf it is left behind, in today's it would be replaced.
+                Verdict::Expired(_) if !is_today => {}
+                Verdict::Expired(_) | Verdict::Held(..) => {
+                    run.count = place;
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Run<'a> {
+    fn free_keys(&self) -> impl Iterator<Item = &'a Text> {
+        let decided = &self.free[..self.count];
+        self.keys.iter().zip(decided).filter(|(_, free)| **free).map(|(key, _)| key)
+    }
+}
