@@ -1,4 +1,4 @@
-"""Keys for a run: natural ones (`order-123456789:paid`) and random UUIDs as text.
+"""Keys for a run: natural ones (`order-123456789:paid`), random UUIDs as text, short ones (`evt-1234567890`).
 
 Rule: no key comes twice in a run, in no order, and the same seed gives the same keys.
 """
@@ -20,7 +20,12 @@ def random_uuid(count, seed):
     return [str(uuid.UUID(int=source.getrandbits(128), version=4)) for _ in range(count)]
 
 
-MAKERS = {"natural": natural, "uuid": random_uuid}
+def short(count, seed):
+    """An event number; 14 bytes."""
+    return [f"evt-{number:010d}" for number in random.Random(seed).sample(range(10**10), count)]
+
+
+MAKERS = {"natural": natural, "uuid": random_uuid, "short": short}
 
 
 class Supply:

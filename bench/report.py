@@ -10,7 +10,7 @@ import json
 import os
 from statistics import median
 
-from works import PLANS, WORKS
+from works import PLANS, WORKS, wal_target
 
 TIME, WAL = "server time, us a key", "WAL, bytes a key"
 
@@ -40,7 +40,7 @@ def rows(results):
             for work in (work for work in WORKS if work.name in PLANS[kind]):
                 # None at all is asked of the backend, where no other process can spoil it; volume, of the WAL itself.
                 figure, unit, target = ("seconds", 1e6, work.time) if what == TIME else \
-                    ("own_wal_bytes" if work.duplicate else "wal_bytes", 1, work.wal)
+                    ("own_wal_bytes" if work.duplicate else "wal_bytes", 1, wal_target(work, kind))
                 once, plain = ([s[figure] * unit / s["keys"] for s in result["samples"]
                                 if (s["work"], s["side"]) == (work.name, side)] for side in ("once", "plain"))
                 made.append(_row(what, work, kind, once, plain, target))
