@@ -9,6 +9,7 @@ mod expiry;
 mod isolation;
 mod midnight;
 mod missing_day;
+mod mixed_batch;
 mod pages;
 mod race;
 mod schedule;
