@@ -19,7 +19,11 @@ CREATE TABLE once.store_policy (
     retention     interval    NOT NULL CHECK (retention > '0'),
     retry_horizon interval    CHECK (retry_horizon > '0'),
     note          text,
-    created_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+    created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    maintained_at timestamptz,
+    clock_seen    timestamptz,
+    doubt         text,
+    doubt_since   timestamptz
 );
 COMMENT ON TABLE once.store_policy IS 'one row a store: how long it keeps claims and why; written by create_store, alter_store and drop_store';
 COMMENT ON COLUMN once.store_policy.store IS 'the partitioned table that is the store';
@@ -27,6 +31,10 @@ COMMENT ON COLUMN once.store_policy.retention IS 'how long a claim may be kept a
 COMMENT ON COLUMN once.store_policy.retry_horizon IS 'longest time after which the sender side can still redeliver';
 COMMENT ON COLUMN once.store_policy.note IS 'why the window is what it is, in the words of whoever chose it';
 COMMENT ON COLUMN once.store_policy.created_at IS 'when the store was made';
+COMMENT ON COLUMN once.store_policy.maintained_at IS 'when the last pass of maintenance over it came to its end, whoever ran it';
+COMMENT ON COLUMN once.store_policy.clock_seen IS 'the latest time that drops have gone by; a clock that shows an earlier one is not believed';
+COMMENT ON COLUMN once.store_policy.doubt IS 'why maintenance does not believe the clock, and drops nothing';
+COMMENT ON COLUMN once.store_policy.doubt_since IS 'since when it does not';
 
 CREATE TABLE once.leaf_promise (
     leaf       regclass    PRIMARY KEY,
@@ -38,8 +46,48 @@ COMMENT ON COLUMN once.leaf_promise.leaf IS 'the partition that holds one UTC da
 COMMENT ON COLUMN once.leaf_promise.store IS 'the store it belongs to';
 COMMENT ON COLUMN once.leaf_promise.keep_until IS 'before this instant the leaf may hold a live claim and is not dropped';
 
+CREATE TABLE once.store_pause (
+    store   regclass    NOT NULL,
+    since   timestamptz NOT NULL,
+    until   timestamptz NOT NULL CHECK (until > since),
+    is_hold boolean     NOT NULL,
+    reason  text        NOT NULL,
+    made_by text        NOT NULL,
+    PRIMARY KEY (store, is_hold, since)
+);
+COMMENT ON TABLE once.store_pause IS 'times in which the windows of a store stand still: holds, and absences of its consumers or the server; written by hold, unhold and maintenance';
+COMMENT ON COLUMN once.store_pause.store IS 'the store';
+COMMENT ON COLUMN once.store_pause.since IS 'when it began';
+COMMENT ON COLUMN once.store_pause.until IS 'when it ended or will end; infinity: not over';
+COMMENT ON COLUMN once.store_pause.is_hold IS 'true: somebody asked for it, and every window stands still; false: an absence, and windows at least as long as the retry horizon (the retention where none is known) do';
+COMMENT ON COLUMN once.store_pause.reason IS 'why';
+COMMENT ON COLUMN once.store_pause.made_by IS 'the role that asked for it or found it';
+
+CREATE TABLE once.maintenance_log (
+    at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    store   text        NOT NULL,
+    action  text        NOT NULL,
+    day     date,
+    rows    bigint,
+    took    interval,
+    detail  text        NOT NULL,
+    made_by text        NOT NULL
+);
+CREATE INDEX maintenance_log_at ON once.maintenance_log (at);
+COMMENT ON TABLE once.maintenance_log IS 'what maintenance did and who held what, newest 10,000 entries';
+COMMENT ON COLUMN once.maintenance_log.at IS 'when';
+COMMENT ON COLUMN once.maintenance_log.store IS 'the store, as it was called then';
+COMMENT ON COLUMN once.maintenance_log.action IS 'create or drop (a leaf), postpone or keep (a drop that did not happen), hold, unhold, away, back, doubt (about the clock), force';
+COMMENT ON COLUMN once.maintenance_log.day IS 'the leaf''s UTC day';
+COMMENT ON COLUMN once.maintenance_log.rows IS 'claims concerned';
+COMMENT ON COLUMN once.maintenance_log.took IS 'how long it took';
+COMMENT ON COLUMN once.maintenance_log.detail IS 'in words';
+COMMENT ON COLUMN once.maintenance_log.made_by IS 'the role that did it';
+
 SELECT pg_catalog.pg_extension_config_dump('once.store_policy', '');
 SELECT pg_catalog.pg_extension_config_dump('once.leaf_promise', '');
+SELECT pg_catalog.pg_extension_config_dump('once.store_pause', '');
+SELECT pg_catalog.pg_extension_config_dump('once.maintenance_log', '');
 
 -- ---------------------------------------------------------------------------------------------
 -- Claims
@@ -49,24 +97,27 @@ CREATE TYPE once.outcome AS ENUM ('claimed', 'duplicate', 'in_progress', 'mismat
 COMMENT ON TYPE once.outcome IS 'what became of a claim: claimed = do the work; every other value = do not';
 
 CREATE FUNCTION once.claim_once(
-    key text, ttl interval DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events'
+    key text, ttl interval DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events',
+    event_time timestamptz DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'claim_once_text_wrapper';
-COMMENT ON FUNCTION once.claim_once(text, interval, text, text) IS
-    'true: the key is yours, do the work in this transaction; false: done already. ttl NULL = the store''s retention. Needs INSERT on the store';
+COMMENT ON FUNCTION once.claim_once(text, interval, text, text, timestamptz) IS
+    'true: the key is yours, do the work in this transaction; false: done already. ttl NULL = the store''s retention; event_time given: OC001 for a message older than the store remembers. Needs INSERT on the store';
 
 CREATE FUNCTION once.claim_once(
-    key uuid, ttl interval DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events'
+    key uuid, ttl interval DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events',
+    event_time timestamptz DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'claim_once_uuid_wrapper';
-COMMENT ON FUNCTION once.claim_once(uuid, interval, text, text) IS
+COMMENT ON FUNCTION once.claim_once(uuid, interval, text, text, timestamptz) IS
     'the same as claim_once of the key''s text form (lower case, with hyphens)';
 
 CREATE FUNCTION once.claim_once(
-    key bigint, ttl interval DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events'
+    key bigint, ttl interval DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events',
+    event_time timestamptz DEFAULT NULL
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'claim_once_bigint_wrapper';
-COMMENT ON FUNCTION once.claim_once(bigint, interval, text, text) IS
+COMMENT ON FUNCTION once.claim_once(bigint, interval, text, text, timestamptz) IS
     'the same as claim_once of the key''s text form (decimal)';
 
 CREATE FUNCTION once.claim(
@@ -115,10 +166,20 @@ CREATE FUNCTION once.drop_store(name text) RETURNS void
 COMMENT ON FUNCTION once.drop_store(text) IS
     'drops a store with every claim in it. Needs ownership of the store';
 
-CREATE PROCEDURE once.maintain()
+CREATE FUNCTION once.hold(store text, reason text, until timestamptz DEFAULT 'infinity') RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'hold_wrapper';
+COMMENT ON FUNCTION once.hold(text, text, timestamptz) IS
+    'windows of the store stand still and nothing is dropped until then, for an incident replay; a second call changes the hold in force. Needs ownership of the store';
+
+CREATE FUNCTION once.unhold(store text) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'unhold_wrapper';
+COMMENT ON FUNCTION once.unhold(text) IS
+    'ends the hold in force, and an absence that maintenance found; windows run on from now. False where there was none. Needs ownership of the store';
+
+CREATE PROCEDURE once.maintain(force boolean DEFAULT false)
     LANGUAGE c AS 'MODULE_PATHNAME', 'maintain_wrapper';
-COMMENT ON PROCEDURE once.maintain() IS
-    'one pass over the stores the caller owns: makes the days ahead, then drops days in which every claim has expired, each in a transaction of its own';
+COMMENT ON PROCEDURE once.maintain(boolean) IS
+    'one pass over the stores the caller owns: makes the days ahead, then drops days in which every claim has expired, each in a transaction of its own; force => true believes the clock where it is in doubt';
 
 CREATE FUNCTION once.leaf_day(leaf regclass) RETURNS date
     LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'leaf_day_wrapper';
@@ -145,24 +206,114 @@ SELECT c.relname::text                      AS store,
         WHERE i.inhparent = p.store) l;
 COMMENT ON VIEW once.stores IS 'one row a store: owner, window, and the days it has';
 
+CREATE FUNCTION once.leaf_kept_until(leaf regclass) RETURNS timestamptz
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'leaf_kept_until_wrapper';
+COMMENT ON FUNCTION once.leaf_kept_until(regclass) IS
+    'until when a leaf may hold a live claim: what was promised, and longer by the store''s pauses; NULL for a table that is no leaf';
+
+CREATE FUNCTION once.leaf_expiries(leaf regclass, OUT oldest timestamptz, OUT newest timestamptz) RETURNS record
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'leaf_expiries_wrapper';
+COMMENT ON FUNCTION once.leaf_expiries(regclass) IS
+    'when the first and the last claim of a leaf expire; reads the whole leaf. NULL without SELECT on its store, and for a table that is no leaf';
+
 CREATE VIEW once.partitions AS
 SELECT s.relname::text                 AS store,
        c.relname::text                 AS leaf,
        once.leaf_day(c.oid)            AS day,
        CASE WHEN once.leaf_day(c.oid) > u.today      THEN 'future'
             WHEN once.leaf_day(c.oid) = u.today      THEN 'current'
-            WHEN k.keep_until <= clock_timestamp()   THEN 'due'
+            WHEN EXISTS (SELECT FROM once.store_pause h
+                          WHERE h.store = p.store AND h.since <= u.now AND u.now < h.until) THEN 'held'
+            WHEN once.leaf_kept_until(c.oid) <= u.now THEN 'due'
             ELSE 'open' END            AS state,
        k.keep_until,
-       c.reltuples::bigint             AS rows_estimate,
-       pg_catalog.pg_total_relation_size(c.oid) AS bytes
+       once.leaf_kept_until(c.oid)     AS goes_at,
+       NULLIF(c.reltuples, -1)::bigint AS rows_estimate,
+       pg_catalog.pg_total_relation_size(c.oid) AS bytes,
+       (once.leaf_expiries(c.oid)).oldest AS oldest_expiry,
+       (once.leaf_expiries(c.oid)).newest AS newest_expiry
   FROM once.store_policy p
   JOIN pg_catalog.pg_class s    ON s.oid = p.store
   JOIN pg_catalog.pg_inherits i ON i.inhparent = p.store
   JOIN pg_catalog.pg_class c    ON c.oid = i.inhrelid
   LEFT JOIN once.leaf_promise k ON k.leaf = c.oid AND k.store = p.store
-  CROSS JOIN (SELECT (clock_timestamp() AT TIME ZONE 'UTC')::date AS today) u;
-COMMENT ON VIEW once.partitions IS 'one row a leaf: its UTC day, whether it is future, current, open or due to be dropped, and until when it is kept';
+  CROSS JOIN (SELECT now, (now AT TIME ZONE 'UTC')::date AS today FROM (SELECT clock_timestamp() AS now) c) u;
+COMMENT ON VIEW once.partitions IS 'one row a leaf: its UTC day, its state (future, current, open, held by a pause, due to be dropped), until when it was promised and when it goes; the two expiries read the whole leaf, only where they are selected';
+
+CREATE VIEW once.health AS
+WITH clock AS (SELECT now, (now AT TIME ZONE 'UTC')::date AS today FROM (SELECT clock_timestamp() AS now) c),
+     known AS (
+SELECT p.*, c.relname::text AS name, l.last_day
+  FROM once.store_policy p
+  JOIN pg_catalog.pg_class c ON c.oid = p.store
+  CROSS JOIN LATERAL (SELECT max(once.leaf_day(i.inhrelid)) AS last_day
+                        FROM pg_catalog.pg_inherits i WHERE i.inhparent = p.store) l),
+     postponed AS (
+SELECT l.store, l.day, min(l.at) AS since, (pg_catalog.array_agg(l.action || ': ' || l.detail ORDER BY l.at DESC))[1] AS detail
+  FROM once.maintenance_log l
+ WHERE l.action IN ('postpone', 'keep') GROUP BY l.store, l.day)
+SELECT 'info' AS severity, name AS store, 'no retry horizon is known' AS finding, created_at AS since,
+       pg_catalog.format('retention is %s, chosen without knowing how late a message can be redelivered', retention) AS detail,
+       pg_catalog.format('SELECT once.alter_store(%L, retry_horizon => ''...'')', name) AS remedy
+  FROM known WHERE retry_horizon IS NULL
+UNION ALL
+SELECT 'error', name, 'retention is shorter than the retry horizon', NULL,
+       pg_catalog.format('retention is %s, a message can be redelivered after %s', retention, retry_horizon),
+       pg_catalog.format('SELECT once.alter_store(%L, retention => %L)', name, retry_horizon)
+  FROM known WHERE retention < retry_horizon
+UNION ALL
+SELECT CASE WHEN last_day = today THEN 'warning' ELSE 'error' END, name, 'no day ahead is there',
+       (coalesce(last_day, today)::timestamp AT TIME ZONE 'UTC'),
+       coalesce(pg_catalog.format('the last leaf ends %s; a claim then has to make its own',
+                                  pg_catalog.to_char(last_day + 1, 'YYYY-MM-DD "00:00 UTC"')), 'there is no leaf at all'),
+       'CALL once.maintain()'
+  FROM known, clock WHERE last_day IS NULL OR last_day <= today
+UNION ALL
+SELECT CASE WHEN coalesce(maintained_at, created_at) < now - interval '3 days' THEN 'error' ELSE 'warning' END, name,
+       'maintenance is overdue', coalesce(maintained_at, created_at),
+       CASE WHEN maintained_at IS NULL THEN 'no pass has ever come to its end' ELSE 'the last pass is more than a day ago' END,
+       'CALL once.maintain()'
+  FROM known, clock WHERE coalesce(maintained_at, created_at) < now - interval '1 day'
+UNION ALL
+SELECT 'error', name, 'the last pass lies in the future', maintained_at, 'the clock has gone back', 'CALL once.maintain(force => true)'
+  FROM known, clock WHERE maintained_at > now + interval '5 minutes'
+UNION ALL
+SELECT 'error', name, 'the clock is in doubt, so nothing is dropped', doubt_since, doubt, 'CALL once.maintain(force => true)'
+  FROM known WHERE doubt IS NOT NULL
+UNION ALL
+SELECT CASE WHEN h.is_hold THEN 'info' ELSE 'warning' END, k.name,
+       CASE WHEN h.is_hold THEN 'a hold is in force' ELSE 'consumers or the server are away' END, h.since,
+       pg_catalog.format('%s; until %s; by %s', h.reason, CASE WHEN pg_catalog.isfinite(h.until) THEN h.until::text
+                         ELSE 'further notice' END, h.made_by),
+       pg_catalog.format('SELECT once.unhold(%L)', k.name)
+  FROM known k JOIN once.store_pause h ON h.store = k.store, clock WHERE h.since <= now AND now < h.until
+UNION ALL
+SELECT 'info', k.name, 'consumers or the server were away', h.since,
+       pg_catalog.format('windows that were open are open for %s longer', h.until - h.since),
+       pg_catalog.format('SELECT * FROM once.maintenance_log WHERE store = %L', k.name)
+  FROM known k JOIN once.store_pause h ON h.store = k.store, clock WHERE NOT h.is_hold AND h.until <= now
+UNION ALL
+SELECT 'warning', p.store, 'a leaf that is over is still there', coalesce(l.since, p.goes_at),
+       pg_catalog.concat_ws('; ', pg_catalog.format('%s is due since %s', p.leaf, p.goes_at), l.detail),
+       'CALL once.maintain()'
+  FROM once.partitions p LEFT JOIN postponed l ON l.store = p.store AND l.day = p.day, clock
+ WHERE p.state = 'due' AND (l.since IS NOT NULL OR p.goes_at < now - interval '1 day')
+UNION ALL
+SELECT 'warning', p.store, 'claims take the slow way into a leaf', NULL,
+       pg_catalog.format('%s has %s', p.leaf, x.what), pg_catalog.format('\d+ once.%I', p.leaf)
+  FROM once.partitions p
+  JOIN pg_catalog.pg_class c ON c.relname = p.leaf AND c.relnamespace = 'once'::pg_catalog.regnamespace
+  CROSS JOIN LATERAL (
+       SELECT pg_catalog.string_agg(what, ', ') AS what FROM (
+              SELECT 'index ' || i.indexrelid::pg_catalog.regclass FROM pg_catalog.pg_index i
+               WHERE i.indrelid = c.oid AND NOT i.indisprimary
+               UNION ALL
+              SELECT 'trigger ' || t.tgname FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
+               UNION ALL
+              SELECT 'check ' || k.conname FROM pg_catalog.pg_constraint k
+               WHERE k.conrelid = c.oid AND k.contype = 'c') w (what)) x
+ WHERE p.state IN ('current', 'future') AND x.what IS NOT NULL;
+COMMENT ON VIEW once.health IS 'one row a finding: how severe, which store, what is wrong, since when, and the statement that mends it or shows more';
 
 -- Nothing here is for PUBLIC: no USAGE on the schema, so none of the functions can be reached, and
 -- each checks the caller's privileges on the store all the same.

@@ -2,12 +2,26 @@
 
 use crate::domain::day::DAY;
 use crate::domain::key::MAX_KEY_BYTES;
-use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
 static MAX_KEY: GucSetting<i32> = GucSetting::<i32>::new(1024);
 static PRECREATE_DAYS: GucSetting<i32> = GucSetting::<i32>::new(3);
 static DEFAULT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60);
 static HORIZON_FACTOR: GucSetting<i32> = GucSetting::<i32>::new(3);
+static AWAY_DAYS: GucSetting<i32> = GucSetting::<i32>::new(1);
+static LOCK_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(100);
+static LATE_POLICY: GucSetting<LatePolicy> = GucSetting::<LatePolicy>::new(LatePolicy::Refuse);
+
+/// What becomes of a message that is older than what its store still remembers.
+#[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
+pub enum LatePolicy {
+    /// It is too late: nobody can say whether it was processed.
+    #[name = c"refuse"]
+    Refuse,
+    /// It is claimed as if it were new.
+    #[name = c"claim"]
+    Claim,
+}
 
 /// Minutes in a year of 366 days.
 const YEAR: i32 = 366 * 24 * 60;
@@ -54,6 +68,49 @@ pub fn define() {
         GucContext::Suset,
         GucFlags::default(),
     );
+    GucRegistry::define_int_guc(
+        c"pg_once.away_days",
+        c"Whole UTC days without a claim, beyond what is usual for a store, after which its consumers count as away.",
+        c"While they are, windows that guard against redelivery stand still and nothing is dropped; 0 turns it off.",
+        &AWAY_DAYS,
+        0,
+        366,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pg_once.maintenance_lock_timeout",
+        c"How long dropping a leaf waits for its locks at a time.",
+        c"Readers of a whole store may wait as long behind it, claims never do; a number without a unit counts milliseconds.",
+        &LOCK_TIMEOUT,
+        1,
+        60_000,
+        GucContext::Suset,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_enum_guc(
+        c"pg_once.late_policy",
+        c"What becomes of a message whose event_time is older than what its store still remembers.",
+        c"refuse: it is answered too_late, because nobody can tell whether it was processed; claim: it is claimed as if it were new.",
+        &LATE_POLICY,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+}
+
+/// `pg_once.away_days`.
+pub fn away_days() -> i32 {
+    AWAY_DAYS.get()
+}
+
+/// `pg_once.maintenance_lock_timeout` in milliseconds.
+pub fn maintenance_lock_timeout() -> i32 {
+    LOCK_TIMEOUT.get()
+}
+
+/// `pg_once.late_policy`.
+pub fn late_policy() -> LatePolicy {
+    LATE_POLICY.get()
 }
 
 /// `pg_once.max_key_bytes`.

@@ -4,7 +4,7 @@
 //! effect, store or element; 22023 for an empty or over-long key, an over-long effect, a ttl that is
 //! not positive or longer than the store's retention; 2202E for an array of several dimensions;
 //! 25006 in a read-only transaction or on a standby; 40001 under REPEATABLE READ and SERIALIZABLE when the
-//! winner is not visible; 42501 without the privilege; 42704 for an unknown store; 55P03 and 57014 when a wait is
+//! winner is not visible; OC001 from claim_once for a message too late to be judged; 42501 without the privilege; 42704 for an unknown store; 55P03 and 57014 when a wait is
 //! cut short by lock_timeout, statement_timeout or cancel.
 
 use super::{given, settings, span};
@@ -25,8 +25,9 @@ fn claim_once_text(
     ttl: Option<Interval>,
     effect: Option<&[u8]>,
     store: Option<&[u8]>,
+    event_time: Option<TimestampWithTimeZone>,
 ) -> Sql<bool> {
-    claim_once(key, ttl, effect, store)
+    claim_once(key, ttl, effect, store, event_time)
 }
 
 /// Claims the text form of a uuid: lower case, with hyphens, as PostgreSQL writes it.
@@ -36,11 +37,12 @@ fn claim_once_uuid(
     ttl: Option<Interval>,
     effect: Option<&[u8]>,
     store: Option<&[u8]>,
+    event_time: Option<TimestampWithTimeZone>,
 ) -> Sql<bool> {
     let mut form = [0; uuid::fmt::Hyphenated::LENGTH];
     let key = key
         .map(|key| &*uuid::Uuid::from_bytes(*key.as_bytes()).hyphenated().encode_lower(&mut form));
-    claim_once(key.map(str::as_bytes), ttl, effect, store)
+    claim_once(key.map(str::as_bytes), ttl, effect, store, event_time)
 }
 
 /// Claims the text form of a bigint: decimal.
@@ -50,9 +52,10 @@ fn claim_once_bigint(
     ttl: Option<Interval>,
     effect: Option<&[u8]>,
     store: Option<&[u8]>,
+    event_time: Option<TimestampWithTimeZone>,
 ) -> Sql<bool> {
     let key = key.map(|key| key.to_string());
-    claim_once(key.as_deref().map(str::as_bytes), ttl, effect, store)
+    claim_once(key.as_deref().map(str::as_bytes), ttl, effect, store, event_time)
 }
 
 fn claim_once(
@@ -60,10 +63,16 @@ fn claim_once(
     ttl: Option<Interval>,
     effect: Option<&[u8]>,
     store: Option<&[u8]>,
+    event_time: Option<TimestampWithTimeZone>,
 ) -> Sql<bool> {
     sql(|| {
         arbiter::refuse_read_only(c"once.claim_once()");
-        raise(claim_one(key, ttl, effect, store, true)).outcome == Outcome::Claimed
+        let answer = raise(claim_one(key, ttl, effect, store, event_time, true));
+        if answer.outcome == Outcome::TooLate {
+            let store = String::from_utf8_lossy(store.unwrap_or_default()).into_owned();
+            raise::<()>(Err(Refusal::TooLate { store }));
+        }
+        answer.outcome == Outcome::Claimed
     })
 }
 
@@ -72,18 +81,22 @@ fn claim_one(
     ttl: Option<Interval>,
     effect: Option<&[u8]>,
     store: Option<&[u8]>,
+    event_time: Option<TimestampWithTimeZone>,
     wait: bool,
 ) -> Result<Answer, Refusal> {
     let key = given(key, "key")?;
     let effect = given(effect, "effect")?;
-    let terms = Terms { store: given(store, "store")?, effect, ttl: ttl.map(span), wait };
+    let store = given(store, "store")?;
+    let event_time = event_time.map(i64::from);
+    let terms = Terms { store, effect, ttl: ttl.map(span), event_time, wait };
     let settings = settings();
     check(key, effect, &settings)?;
     Arbiter::new(&terms, &settings).claim(&Text::new(key))
 }
 
 /// Claims a key and gives the whole answer; `wait` false answers in_progress instead of waiting for
-/// another transaction. `fingerprint` and `event_time` are reserved: not NULL raises 0A000.
+/// another transaction; `event_time`, when what the message tells of happened, answers too_late where nobody
+/// can tell any more whether it was claimed. `fingerprint` is reserved: not NULL raises 0A000.
 #[pg_extern(sql = false)]
 #[allow(clippy::too_many_arguments)] // the arguments of the SQL function
 fn claim(
@@ -97,15 +110,14 @@ fn claim(
 ) -> Sql<OneRow<'static, 4>> {
     sql(|| {
         arbiter::refuse_read_only(c"once.claim()");
-        let reserved = match (fingerprint, event_time) {
-            (Some(_), _) => Err(Refusal::NotYet("fingerprint")),
-            (_, Some(_)) => Err(Refusal::NotYet("event_time")),
-            _ => Ok(()),
+        let reserved = match fingerprint {
+            Some(_) => Err(Refusal::NotYet("fingerprint")),
+            None => Ok(()),
         };
         let answer = raise(
             reserved
                 .and_then(|()| given(wait, "wait"))
-                .and_then(|wait| claim_one(key, ttl, effect, store, wait)),
+                .and_then(|wait| claim_one(key, ttl, effect, store, event_time, wait)),
         );
         let instant = |at: Option<i64>| at.map_or(Value::Null, Value::Instant);
         OneRow([
@@ -136,7 +148,7 @@ fn claim_many<'a>(
             })?;
             let effect = given(effect, "effect")?;
             let store = given(store, "store")?;
-            let terms = Terms { store, effect, ttl: ttl.map(span), wait: true };
+            let terms = Terms { store, effect, ttl: ttl.map(span), event_time: None, wait: true };
             let claimed = batch::claim_many(&keys, &terms, &settings())?;
             Ok((keys, claimed))
         };

@@ -5,6 +5,7 @@
 //! Text arguments arrive as bytes: keys are exact bytes in every database encoding.
 
 mod claims;
+mod holds;
 mod maintenance;
 mod stores;
 
@@ -21,6 +22,8 @@ fn settings() -> Settings {
         max_key_bytes: gucs::max_key_bytes(),
         default_retention: gucs::default_retention(),
         precreate_days: gucs::precreate_days(),
+        away_days: gucs::away_days(),
+        refuse_late: gucs::late_policy() == gucs::LatePolicy::Refuse,
         clock: session::now,
     }
 }

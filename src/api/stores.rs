@@ -5,6 +5,7 @@
 //! taken; 25006 in a read-only transaction or on a standby.
 
 use super::{given, settings, span};
+use crate::catalog::leaves;
 use crate::catalog::stores::{self, Policy};
 use crate::claim::arbiter;
 use crate::domain::day::Day;
@@ -13,7 +14,8 @@ use crate::error::{Refusal, raise};
 use crate::gucs;
 use crate::pg::bounds;
 use crate::pg::failure::{Sql, sql};
-use pgrx::datum::{Date, Interval};
+use crate::pg::rows::{OneRow, Value};
+use pgrx::datum::{Date, Interval, TimestampWithTimeZone};
 use pgrx::pg_extern;
 use pgrx::pg_sys::Oid;
 
@@ -27,7 +29,7 @@ fn create_store(
     note: Option<&[u8]>,
 ) -> Sql<Oid> {
     let create = || {
-        let name = store_name(name)?;
+        let name = store_name(name, "name")?;
         let horizon = length(retry_horizon, "retry_horizon")?;
         let factor = gucs::horizon_factor();
         let chosen = length(retention, "retention")?;
@@ -58,7 +60,7 @@ fn alter_store(
             retry_horizon: length(retry_horizon, "retry_horizon")?,
             note,
         };
-        stores::alter(&store_name(name)?, &policy)
+        stores::alter(&store_name(name, "name")?, &policy)
     };
     sql(|| {
         arbiter::refuse_read_only(c"once.alter_store()");
@@ -71,7 +73,7 @@ fn alter_store(
 fn drop_store(name: Option<&[u8]>) -> Sql<()> {
     sql(|| {
         arbiter::refuse_read_only(c"once.drop_store()");
-        raise(store_name(name).and_then(|name| stores::drop_store(&name)));
+        raise(store_name(name, "name").and_then(|name| stores::drop_store(&name)));
     })
 }
 
@@ -84,9 +86,27 @@ fn leaf_day(leaf: Oid) -> Option<Date> {
     whole.then(|| Date::saturating_from_raw(day.0))
 }
 
+/// Until when a leaf may hold a live claim; NULL for a table that is no leaf.
+#[pg_extern(sql = false)]
+fn leaf_kept_until(leaf: Oid) -> Sql<Option<TimestampWithTimeZone>> {
+    sql(|| {
+        let until = raise(leaves::live_until(leaf));
+        until.and_then(|until| TimestampWithTimeZone::try_from(until).ok())
+    })
+}
+
+/// When the first and the last claim of a leaf expire, for whoever may read the store.
+#[pg_extern(sql = false)]
+fn leaf_expiries(leaf: Oid) -> Sql<OneRow<'static, 2>> {
+    sql(|| {
+        let (oldest, newest) = raise(leaves::expiries(leaf)).unzip();
+        OneRow([oldest, newest].map(|at| at.map_or(Value::Null, Value::Instant)))
+    })
+}
+
 /// A name as a string. Where the database's encoding is not UTF-8 only ASCII is one.
-fn store_name(name: Option<&[u8]>) -> Result<String, Refusal> {
-    match std::str::from_utf8(given(name, "name")?) {
+pub(super) fn store_name(name: Option<&[u8]>, argument: &'static str) -> Result<String, Refusal> {
+    match std::str::from_utf8(given(name, argument)?) {
         Ok(name) => Ok(name.to_owned()),
         Err(_) => Err(Refusal::NameEncoding),
     }

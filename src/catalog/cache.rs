@@ -7,11 +7,13 @@
 //! lock; so a claimer that takes the
 //! key's lock after another has written to a new leaf, and then takes in messages, knows the leaf.
 
-use super::schema;
-use crate::domain::day::{Day, Instant};
+use super::pauses::{self, StorePauses};
+use super::{away, schema};
+use crate::domain::day::{DAY, Day, Instant};
 use crate::error::Refusal;
 use crate::pg::bounds::{self, Range};
 use crate::pg::layout::Layout;
+use crate::pg::session::now;
 use crate::pg::{inval, privilege, table};
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
@@ -27,6 +29,9 @@ pub struct Leaf {
     pub range: Range,
     /// No claim in it expires later. The end of time where nobody promised anything.
     pub keep_until: Instant,
+    /// The same with the store's pauses taken into account: before it the leaf may hold a live claim. Only
+    /// where the leaf belongs to a [`Store`].
+    pub live_until: Instant,
     /// What it looks like, once somebody has looked.
     pub layout: Cell<Option<Layout>>,
     /// The transaction that saw that nothing was ever written to it; 0 is none. See [`wrote_to`].
@@ -65,6 +70,15 @@ pub struct Store {
     pub name: Vec<u8>,
     /// Longest ttl, in microseconds.
     pub retention: i64,
+    /// Windows at least as long guard against redelivery, so that an absence stops them: the retry horizon, or
+    /// the retention where none is known.
+    guard: i64,
+    /// Times in which its windows stand still.
+    pauses: StorePauses,
+    /// When this was read.
+    read_at: Instant,
+    /// Whether it was asked since whether the store was away.
+    asked: Cell<bool>,
     /// Whether row-level security is in force for anybody.
     pub row_security: bool,
     /// Its leaves, newest first.
@@ -78,11 +92,35 @@ impl Store {
         self.current.get()
     }
 
+    /// Whether it was read so long ago that absences since then may not be known, or in the future.
+    pub fn is_stale(&self, now: Instant) -> bool {
+        !(-TRUSTED..TRUSTED).contains(&(now - self.read_at))
+    }
+
+    /// When the window of a claim ends, pauses taken into account.
+    pub fn end_of(&self, claimed_at: Instant, expires_at: Instant) -> Instant {
+        if self.pauses.all.is_empty() {
+            return expires_at;
+        }
+        let guards = expires_at.saturating_sub(claimed_at) >= self.guard;
+        let pauses = if guards { &self.pauses.all } else { &self.pauses.holds };
+        pauses.end(claimed_at, expires_at)
+    }
+
+    /// Whether an absence is to be found out about before a claim is made. Says so once.
+    pub fn is_in_question(&self, now: Instant, away_days: i32) -> bool {
+        !self.asked.replace(true)
+            && away::is_in_question(&self.leaves, self.pauses.away_since, now, away_days)
+    }
+
     /// The name, for messages.
     pub fn display_name(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 }
+
+/// How long what was read is used without looking whether the store was away meanwhile.
+const TRUSTED: Instant = DAY / 24;
 
 thread_local! {
     static STORES: RefCell<Vec<Rc<Store>>> = const { RefCell::new(Vec::new()) };
@@ -167,13 +205,24 @@ fn load(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
         let Some(table) = bounds::relation_in(schema()?, &c_name) else { return Ok(None) };
         READING.with(|reading| reading.set(table));
         let before = MESSAGES.with(Cell::get);
-        let Some(retention) = retention_of(table)? else { return Ok(None) };
+        let Some(Policy { retention, retry_horizon, .. }) = policy_of(table)? else {
+            return Ok(None);
+        };
+        let pauses = pauses::of(table)?;
+        let mut leaves = leaves_of(table)?;
+        for leaf in &mut leaves {
+            leaf.live_until = pauses.all.end(leaf.range.from, leaf.keep_until);
+        }
         let store = Rc::new(Store {
             table,
             name: name.to_vec(),
             retention,
+            guard: retry_horizon.unwrap_or(retention).min(retention),
+            pauses,
+            read_at: now(),
+            asked: Cell::new(false),
             row_security: privilege::has_row_security(table),
-            leaves: leaves_of(table)?,
+            leaves,
             current: Cell::new(true),
         });
         // Something changed while we read: what we hold may be half old and half new.
@@ -190,16 +239,39 @@ fn load(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
     }
 }
 
-/// The retention the catalog has for a store; None for a table that is none.
-pub fn retention_of(store: Oid) -> Result<Option<i64>, Refusal> {
-    let policy = bounds::relation_in(schema()?, c"store_policy").ok_or(Refusal::NotInstalled)?;
-    let mut retention = None;
-    table::for_each_row(policy, |row| {
+/// What the catalog has for a store.
+pub struct Policy {
+    /// Microseconds.
+    pub retention: i64,
+    /// Microseconds.
+    pub retry_horizon: Option<i64>,
+    /// When it was made.
+    pub created_at: Option<Instant>,
+    /// The latest time that drops have gone by.
+    pub clock_seen: Option<Instant>,
+}
+
+/// The policy of a store; None for a table that is none.
+pub fn policy_of(store: Oid) -> Result<Option<Policy>, Refusal> {
+    let policies = bounds::relation_in(schema()?, c"store_policy").ok_or(Refusal::NotInstalled)?;
+    let mut policy = None;
+    let length = |(months, days, micros)| super::sql::length(months, days, micros);
+    table::for_each_row(policies, |row| {
         if row.oid(0) == Some(store) {
-            retention = row.interval(1);
+            policy = row.interval(1).map(length).map(|retention| Policy {
+                retention,
+                retry_horizon: row.interval(2).map(length),
+                created_at: row.instant(4),
+                clock_seen: row.instant(6),
+            });
         }
     });
-    Ok(retention.map(|(months, days, micros)| super::sql::length(months, days, micros)))
+    Ok(policy)
+}
+
+/// The retention of a store; None for a table that is none.
+pub fn retention_of(store: Oid) -> Result<Option<i64>, Refusal> {
+    Ok(policy_of(store)?.map(|policy| policy.retention))
 }
 
 /// The leaves of a store as the catalog has them now, newest first.
@@ -214,6 +286,7 @@ pub fn leaves_of(store: Oid) -> Result<Vec<Leaf>, Refusal> {
                 table,
                 range,
                 keep_until: i64::MAX,
+                live_until: i64::MAX,
                 layout: Cell::new(None),
                 unwritten: Cell::new(0),
                 announced: Cell::new(false),

@@ -5,13 +5,14 @@
 //! nothing of anybody's; the store's owner, to whom it is given, does all that could run code a store's
 //! owner put there (checks, defaults, indexes, triggers).
 
+use super::log::{self, Action, Entry};
 use super::{cache, schema, sql};
 use crate::domain::day::Day;
 use crate::domain::{naming, window};
 use crate::error::Refusal;
-use crate::pg::privilege::{self, Acting};
+use crate::pg::privilege::{self, Acting, TableRight};
 use crate::pg::relation::{Access, Relation};
-use crate::pg::{bounds, lock};
+use crate::pg::{bounds, lock, session};
 use pgrx::pg_sys::Oid;
 use std::ffi::CString;
 
@@ -26,6 +27,7 @@ pub const COLUMNS: &str = "claimed_at timestamptz NOT NULL, \
 /// Makes the leaf of `day` for a store unless the day is covered, in the current transaction.
 /// True when it was made. Holds the store's definition lock to the end of the transaction.
 pub fn make(store: Oid, day: Day) -> Result<bool, Refusal> {
+    let began = session::now();
     lock::hold_definition(store);
     if !privilege::exists(store) {
         return Ok(false);
@@ -60,13 +62,20 @@ pub fn make(store: Oid, day: Day) -> Result<bool, Refusal> {
         promise(leaf, store, window::keep_until(day, retention))?;
         leaf
     };
-    let _acting = Acting::as_role(privilege::table_owner(store));
+    let acting = Acting::as_role(privilege::table_owner(store));
     liken(store, leaf)?;
     copy_grants(store, leaf)?;
     attach(store, leaf, day)?;
     if bounds::range_of(leaf) != Some(bounds::Range { from: day.start(), to: day.end() }) {
         return Err(Refusal::Internal(format!("leaf {leaf} does not cover its day")));
     }
+    drop(acting);
+    let entry = Entry {
+        day: Some(day),
+        took: Some(session::now() - began),
+        ..Entry::of(Action::Create, "")
+    };
+    log::write(store, &entry)?;
     Ok(true)
 }
 
@@ -217,15 +226,53 @@ pub fn forget_gone(store: Oid) -> Result<(), Refusal> {
     )
 }
 
-/// Whether any claim in the leaf expires after `now`, whatever was promised; None for a leaf that is
-/// gone. Reads the whole leaf where there is none.
-pub fn holds_live_claim(leaf: Oid, now: i64) -> Result<Option<bool>, Refusal> {
+/// How many claims a leaf holds, and how many of them expire after `now`, whatever was promised; None for a
+/// leaf that is gone. Reads the whole leaf.
+pub fn count_claims(leaf: Oid, now: i64) -> Result<Option<(i64, i64)>, Refusal> {
     // Held open so that it cannot go while it is read.
     let Some(_open) = Relation::open(leaf, Access::Read) else { return Ok(None) };
     let _acting = Acting::as_role(privilege::table_owner(leaf));
     let leaf = sql::named(leaf)?.qualified;
-    let query = format!("SELECT true FROM {leaf} WHERE expires_at > $1 LIMIT 1");
-    Ok(Some(sql::get::<bool>(&query, &[sql::instant(now)?])?.unwrap_or(false)))
+    let query = format!("SELECT count(*), count(*) FILTER (WHERE expires_at > $1) FROM {leaf}");
+    let counts = pgrx::Spi::get_two_with_args::<i64, i64>(&query, &[sql::instant(now)?])?;
+    Ok(counts.0.zip(counts.1))
+}
+
+/// Until when a leaf may hold a live claim, its store's pauses taken into account; None for no leaf.
+pub fn live_until(leaf: Oid) -> Result<Option<i64>, Refusal> {
+    let Some(store) = bounds::parent(leaf) else { return Ok(None) };
+    let leaves = cache::leaves_of(store)?;
+    let Some(leaf) = leaves.iter().find(|known| known.table == leaf) else { return Ok(None) };
+    let pauses = super::pauses::of(store)?.all;
+    Ok(Some(pauses.end(leaf.range.from, leaf.keep_until)))
+}
+
+/// When the first and the last claim of a leaf expire; None where there is none, the table is no leaf, or the
+/// caller may not read its store.
+pub fn expiries(leaf: Oid) -> Result<Option<(i64, i64)>, Refusal> {
+    let may_read = |store| privilege::may(store, TableRight::Select);
+    if !bounds::parent(leaf).is_some_and(may_read) {
+        return Ok(None);
+    }
+    let Some(_open) = Relation::open(leaf, Access::Read) else { return Ok(None) };
+    let _acting = Acting::as_role(privilege::table_owner(leaf));
+    let query =
+        format!("SELECT min(expires_at), max(expires_at) FROM {}", sql::named(leaf)?.qualified);
+    type At = pgrx::datum::TimestampWithTimeZone;
+    let (oldest, newest) = pgrx::Spi::get_two::<At, At>(&query)?;
+    Ok(oldest.map(i64::from).zip(newest.map(i64::from)))
+}
+
+/// Who holds locks on a store or one of its leaves, for a message.
+pub fn users_of(store: Oid, leaf: Oid) -> Result<String, Refusal> {
+    let _acting = Acting::as_caller();
+    let found = sql::get::<String>(
+        "SELECT string_agg(DISTINCT format('backend %s', pid), ', ') FROM pg_locks \
+          WHERE locktype = 'relation' AND relation IN ($1, $2) AND granted AND pid <> pg_backend_pid() \
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        &[store.into(), leaf.into()],
+    )?;
+    Ok(found.unwrap_or_else(|| "somebody who has let go meanwhile".to_owned()))
 }
 
 /// Drops a leaf with its claims. The caller holds the locks and has made sure that nothing lives.

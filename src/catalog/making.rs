@@ -2,7 +2,7 @@
 //! process: a leaf made in the claimer's own would block every other claimer until it commits. Where
 //! no process can be had, or it fails, the claimer makes it itself after all, and sees the error.
 
-use super::{SCHEMA, cache, leaves, schema, stores};
+use super::{SCHEMA, away, cache, leaves, schema, stores};
 use crate::domain::day::Day;
 use crate::domain::key::lock_number;
 use crate::error::Refusal;
@@ -30,6 +30,15 @@ pub enum Order {
         /// The day.
         day: i32,
     },
+    /// What is known of a store's absences: see [`away`].
+    Settle {
+        /// The database.
+        database: u32,
+        /// The store.
+        store: u32,
+        /// Days without a claim that are more than usual.
+        days: i32,
+    },
     /// The default store.
     Store {
         /// The database.
@@ -50,6 +59,7 @@ impl Order {
     pub fn encode(&self) -> String {
         match self {
             Order::Leaf { database, store, day } => format!("leaf {database} {store} {day}"),
+            Order::Settle { database, store, days } => format!("settle {database} {store} {days}"),
             Order::Store { database, owner, retention, day, ahead } => {
                 format!("store {database} {owner} {retention} {day} {ahead}")
             }
@@ -65,6 +75,11 @@ impl Order {
                 store: words.next()?.parse().ok()?,
                 day: words.next()?.parse().ok()?,
             }),
+            "settle" => Some(Order::Settle {
+                database: words.next()?.parse().ok()?,
+                store: words.next()?.parse().ok()?,
+                days: words.next()?.parse().ok()?,
+            }),
             "store" => Some(Order::Store {
                 database: words.next()?.parse().ok()?,
                 owner: words.next()?.parse().ok()?,
@@ -79,7 +94,9 @@ impl Order {
     /// The database to connect to.
     pub fn database(&self) -> u32 {
         match self {
-            Order::Leaf { database, .. } | Order::Store { database, .. } => *database,
+            Order::Leaf { database, .. }
+            | Order::Settle { database, .. }
+            | Order::Store { database, .. } => *database,
         }
     }
 
@@ -95,6 +112,9 @@ impl Order {
                 if privilege::exists(store) {
                     leaves::make(store, Day(*day))?;
                 }
+            }
+            Order::Settle { store, days, .. } => {
+                away::settle(Oid::from(*store), session::now(), *days)?;
             }
             Order::Store { owner, retention, day, ahead, .. } => {
                 // Looked for under the lock: somebody else's may have been committed meanwhile.
@@ -136,6 +156,20 @@ pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
         Ok(())
     };
     make(number, &order, covered, may_make_itself)
+}
+
+/// Has the absences of a store found out about and written down. Where no process can be had, or it fails, the
+/// claim goes on with what is known: the next pass finds the same.
+pub fn settle(store: &cache::Store, days: i32) {
+    // What such a process does must not start another.
+    if worker::is_running() {
+        return;
+    }
+    let number = lock_number(store.table.to_u32(), b"settle", &store.name);
+    let order =
+        Order::Settle { database: session::database().to_u32(), store: store.table.to_u32(), days };
+    let _turn = OwnLock::making(number);
+    worker::run("pg_once: finding out whether a store was away", FUNCTION, &order.encode());
 }
 
 /// Makes the default store if the current user may.

@@ -3,9 +3,12 @@
 //! `cache` is what a claim reads: no lock on the parent, no SPI, stale entries thrown out by
 //! invalidation. `stores` and `leaves` are what changes it: fixed statements, run as the owner.
 
+pub mod away;
 pub mod cache;
 pub mod leaves;
+pub mod log;
 pub mod making;
+pub mod pauses;
 pub mod sql;
 pub mod stores;
 

@@ -1,7 +1,7 @@
 //! Making, changing and dropping stores.
 
 use super::{cache, leaves, schema, sql};
-use crate::domain::day::Day;
+use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
 use crate::domain::naming::MAX_NAME_BYTES;
 use crate::domain::window;
@@ -10,6 +10,9 @@ use crate::pg::privilege::{self, Acting};
 use crate::pg::{bounds, inval, lock, session};
 use pgrx::pg_sys::Oid;
 use std::ffi::CString;
+
+/// The tables that know about stores.
+const KNOWN: [&str; 3] = ["once.leaf_promise", "once.store_pause", "once.store_policy"];
 
 /// What is decided about a store; None leaves it as it is.
 pub struct Policy<'a> {
@@ -126,7 +129,7 @@ fn find(name: &str) -> Result<Option<Oid>, Refusal> {
 }
 
 /// The store of this name if the current user owns it.
-fn owned(name: &str) -> Result<Oid, Refusal> {
+pub fn owned(name: &str) -> Result<Oid, Refusal> {
     let unknown = || Refusal::UnknownStore(name.to_owned());
     let store = find(name)?.ok_or_else(unknown)?;
     cache::retention_of(store)?.ok_or_else(unknown)?;
@@ -185,21 +188,33 @@ pub fn drop_store(name: &str) -> Result<(), Refusal> {
         sql::run(&format!("DROP TABLE {}", sql::in_once(name)), &[])?;
     }
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
-    sql::run("DELETE FROM once.leaf_promise WHERE store = $1", &[store.into()])?;
-    sql::run("DELETE FROM once.store_policy WHERE store = $1", &[store.into()])
+    for known in KNOWN {
+        sql::run(&format!("DELETE FROM {known} WHERE store = $1"), &[store.into()])?;
+    }
+    Ok(())
 }
 
 /// Forgets what is known of stores whose table somebody has dropped by hand. A dump would carry it on as a
 /// bare number, which means something else where it is restored.
 pub fn forget_gone() -> Result<(), Refusal> {
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    for known in KNOWN {
+        let gone = "NOT EXISTS (SELECT FROM pg_class WHERE oid = k.store)";
+        sql::run(&format!("DELETE FROM {known} k WHERE {gone}"), &[])?;
+    }
+    Ok(())
+}
+
+/// Writes down that a pass over a store has come to its end, and that drops have gone by this time, unless
+/// there is a doubt about it.
+pub fn maintained(store: Oid, now: Instant, doubt: Option<&str>) -> Result<(), Refusal> {
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     sql::run(
-        "DELETE FROM once.leaf_promise p WHERE NOT EXISTS (SELECT FROM pg_class WHERE oid = p.store)",
-        &[],
-    )?;
-    sql::run(
-        "DELETE FROM once.store_policy p WHERE NOT EXISTS (SELECT FROM pg_class WHERE oid = p.store)",
-        &[],
+        "UPDATE once.store_policy SET maintained_at = $2, \
+                clock_seen = CASE WHEN $3 IS NULL THEN $2 ELSE clock_seen END, doubt = $3, \
+                doubt_since = CASE WHEN $3 IS NOT NULL THEN coalesce(doubt_since, $2) END \
+          WHERE store = $1",
+        &[store.into(), sql::instant(now)?, doubt.into()],
     )
 }
 

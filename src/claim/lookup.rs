@@ -36,13 +36,15 @@ pub fn lookup(
     require(&store, TableRight::Select)?;
     let now = (settings.clock)();
     let (key, effect) = (Text::new(key), Text::new(effect));
-    for leaf in store.leaves.iter().filter(|leaf| leaf.keep_until > now) {
+    for leaf in store.leaves.iter().filter(|leaf| leaf.live_until > now) {
         // A leaf that is gone had nothing live.
         let Some(mut opened) = OpenLeaf::to_search(leaf, View::Statement)? else { continue };
-        if let Some(found) = opened.find(&key, &effect).filter(|found| now < found.expires_at) {
+        let Some(found) = opened.find(&key, &effect) else { continue };
+        let expires_at = store.end_of(found.claimed_at, found.expires_at);
+        if now < expires_at {
             return Ok(Some(Claim {
                 claimed_at: found.claimed_at,
-                expires_at: found.expires_at,
+                expires_at,
                 result: opened.found_result(),
             }));
         }

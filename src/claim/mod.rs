@@ -24,6 +24,8 @@ pub enum Outcome {
     Duplicate,
     /// Another transaction holds the key and has not ended; only where waiting was not wanted.
     InProgress,
+    /// The message is older than what the store still remembers; only where its time was given.
+    TooLate,
 }
 
 impl Outcome {
@@ -33,6 +35,7 @@ impl Outcome {
             Outcome::Claimed => c"claimed",
             Outcome::Duplicate => c"duplicate",
             Outcome::InProgress => c"in_progress",
+            Outcome::TooLate => c"too_late",
         }
     }
 }
@@ -42,8 +45,15 @@ impl Outcome {
 pub struct Answer {
     /// What became of the claim.
     pub outcome: Outcome,
-    /// When the standing claim was made and when it expires; None while it is in progress.
+    /// When the standing claim was made and when it expires; None where there is none to speak of.
     pub window: Option<(Instant, Instant)>,
+}
+
+impl Answer {
+    /// An outcome without a claim that stands.
+    fn without_claim(outcome: Outcome) -> Answer {
+        Answer { outcome, window: None }
+    }
 }
 
 /// Settings a claim needs, read by the caller.
@@ -55,6 +65,10 @@ pub struct Settings {
     pub default_retention: i64,
     /// Days for which leaves are made ahead.
     pub precreate_days: i32,
+    /// Whole days without a claim, beyond what is usual, after which a store counts as away; 0 is never.
+    pub away_days: i32,
+    /// Whether a message older than what the store remembers is refused.
+    pub refuse_late: bool,
     /// The clock: microseconds since 2000-01-01 UTC.
     pub clock: fn() -> Instant,
 }
@@ -74,6 +88,8 @@ pub struct Terms<'a> {
     pub effect: &'a [u8],
     /// The window; None means the store's retention.
     pub ttl: Option<Span>,
+    /// When what the message tells of happened, where that is known.
+    pub event_time: Option<Instant>,
     /// Whether to wait for a transaction that holds the key.
     pub wait: bool,
 }

@@ -4,4 +4,5 @@
 pub mod day;
 pub mod key;
 pub mod naming;
+pub mod pause;
 pub mod window;

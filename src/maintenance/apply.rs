@@ -1,26 +1,35 @@
-//! Carrying a pass out. A drop never queues for its locks: it tries, pauses and gives up, so that
-//! nobody ever waits behind it; the next pass tries again.
+//! Carrying a pass out. A drop waits for its locks for a tenth of a second at a time, so that nobody waits
+//! behind it for longer, and gives up after a few tries; the next pass tries again.
 
-use super::plan;
-use crate::catalog::{cache, leaves, stores};
+use super::plan::{self, Doubt};
+use crate::catalog::log::{self, Action, Entry};
+use crate::catalog::{away, cache, leaves, pauses, sql, stores};
 use crate::domain::day::{Day, Instant};
 use crate::error::Refusal;
 use crate::pg::lock;
 use crate::pg::privilege::{self, Acting};
-use crate::pg::procedure::attempt;
+use crate::pg::procedure::{Failed, attempt, wait_at_most};
 use pgrx::pg_sys::Oid;
+use std::cell::Cell;
 
-/// How often a drop tries for its locks, and how long it pauses in between (milliseconds).
-const TRIES: u32 = 20;
-const PAUSE: i64 = 25;
+/// How often a drop tries for its locks, and how long it pauses in between (milliseconds), so that whoever
+/// waited behind it gets through.
+const TRIES: u32 = 5;
+const PAUSE: i64 = 100;
 
-/// How long a step waits for any one lock before it leaves the rest to the next pass.
-const PATIENCE: &std::ffi::CStr = c"2s";
+/// How long a step waits for any other lock before it leaves the rest to the next pass, in milliseconds.
+const PATIENCE: i32 = 2_000;
 
 /// What a pass has to know.
 pub struct Pass<'a> {
     /// Days to make ahead.
     pub ahead: i32,
+    /// Days without a claim, beyond what is usual, after which a store counts as away; 0 is never.
+    pub away_days: i32,
+    /// How long a drop waits for a lock, in milliseconds.
+    pub lock_timeout: i32,
+    /// Whether to believe the clock in any case.
+    pub force: bool,
     /// The clock.
     pub clock: fn() -> Instant,
     /// Ends the transaction of a step and starts the next.
@@ -30,8 +39,8 @@ pub struct Pass<'a> {
 impl Pass<'_> {
     /// One pass over every store the current user owns.
     pub fn run(&self) -> Result<(), Refusal> {
-        if let Err(message) = attempt(PATIENCE, stores::forget_gone) {
-            pgrx::warning!("could not forget stores that are gone: {message}");
+        if let Err(failed) = attempt(PATIENCE, stores::forget_gone) {
+            pgrx::warning!("could not forget stores that are gone: {failed}");
         }
         (self.commit)();
         let stores = stores::maintainable()?;
@@ -41,14 +50,18 @@ impl Pass<'_> {
         for &store in &stores {
             self.drop_due(store)?;
         }
+        if let Err(failed) = attempt(PATIENCE, log::prune) {
+            pgrx::warning!("could not shorten the maintenance log: {failed}");
+        }
+        (self.commit)();
         Ok(())
     }
 
     fn make_ahead(&self, store: Oid) -> Result<(), Refusal> {
         let today = Day::of((self.clock)());
-        self.step(store, today, "tidy up before", || leaves::forget_gone(store));
+        self.step(store, "tidy up", || leaves::forget_gone(store));
         for day in plan::missing(&cache::leaves_of(store)?, today, self.ahead) {
-            self.step(store, day, "make", || {
+            self.step(store, &format!("make the leaf of {}", date(day)), || {
                 if leaves::make(store, day)? {
                     pgrx::notice!("{}: made the leaf of {}", name(store), date(day));
                 }
@@ -59,64 +72,142 @@ impl Pass<'_> {
     }
 
     fn drop_due(&self, store: Oid) -> Result<(), Refusal> {
-        for leaf in plan::due(&cache::leaves_of(store)?, (self.clock)()) {
-            let day = Day::of(leaf.range.from);
-            self.step(store, day, "drop", || self.drop_one(store, leaf.table, day));
+        self.step(store, "see whether it was away", || {
+            away::settle(store, (self.clock)(), self.away_days)
+        });
+        let now = (self.clock)();
+        let Some(policy) = cache::policy_of(store)? else { return Ok(()) };
+        let pauses = pauses::of(store)?.all;
+        let leaves = cache::leaves_of(store)?;
+        let due = plan::due(&leaves, &pauses, now);
+        let seen = policy.clock_seen.or(policy.created_at).unwrap_or(now);
+        let days = away::written(&leaves, now).filter(|leaf| leaf.range.to > seen).count();
+        let doubt = plan::doubt(&due, &pauses, seen, now, days).map(|doubt| in_words(&doubt));
+        if let Some(doubt) = &doubt {
+            let action = if self.force { Action::Force } else { Action::Doubt };
+            self.step(store, "write the log", || {
+                log::write_once_an_hour(store, &Entry::of(action, doubt))
+            });
         }
+        let doubt = doubt.filter(|_| !self.force);
+        if let Some(doubt) = &doubt {
+            pgrx::warning!(
+                "{}: nothing is dropped, because {doubt}; CALL once.maintain(force => true) if the clock is right",
+                name(store)
+            );
+        } else if !pauses.in_force(now) {
+            for leaf in &due {
+                let day = Day::of(leaf.range.from);
+                let over_by = pauses.over_by(leaf.range.from, now);
+                if !self.drop_leaf(store, leaf.table, day, over_by) {
+                    break;
+                }
+            }
+            if let Some(oldest) = leaves.last() {
+                self.step(store, "tidy up", || pauses::forget_before(store, oldest.range.from));
+            }
+        }
+        self.step(store, "write down that it was maintained", || {
+            stores::maintained(store, now, doubt.as_deref())
+        });
         Ok(())
     }
 
     /// One step in a transaction of its own. Whatever it runs into is said and left behind: the other
     /// days and stores have their turn all the same.
-    fn step(&self, store: Oid, day: Day, what: &str, work: impl FnOnce() -> Result<(), Refusal>) {
-        if let Err(message) = attempt(PATIENCE, work) {
-            pgrx::warning!(
-                "{}: could not {what} the leaf of {}: {message}",
-                name(store),
-                date(day)
-            );
+    fn step(&self, store: Oid, what: &str, work: impl FnOnce() -> Result<(), Refusal>) {
+        if let Err(failed) = attempt(PATIENCE, work) {
+            pgrx::warning!("{}: could not {what}: {failed}", name(store));
         }
         (self.commit)();
     }
 
-    fn drop_one(&self, store: Oid, leaf: Oid, day: Day) -> Result<(), Refusal> {
+    /// Drops one leaf, whose claims are over if they were to expire by `over_by`. False if the store is in
+    /// use, so that the others need not be tried.
+    fn drop_leaf(&self, store: Oid, leaf: Oid, day: Day, over_by: Instant) -> bool {
         // Read before anything is locked, because it may take long: claims go to today's leaf only.
-        match leaves::holds_live_claim(leaf, (self.clock)())? {
-            Some(false) => {}
-            Some(true) => {
-                pgrx::warning!(
-                    "{}: the leaf of {} is kept: it holds a claim that outlives what was promised for it",
-                    name(store),
-                    date(day)
-                );
+        let mut rows = None;
+        self.step(store, &format!("read the leaf of {}", date(day)), || {
+            let Some((all, live)) = leaves::count_claims(leaf, over_by)? else { return Ok(()) };
+            if live == 0 {
+                rows = Some(all);
                 return Ok(());
             }
-            None => return Ok(()),
-        }
-        lock::hold_definition(store);
-        // Under the lock, as things are now: another run may have been faster, the retention may have
-        // been raised, the store may be gone.
-        let due = plan::due(&cache::leaves_of(store)?, (self.clock)());
-        if !due.iter().any(|due| due.table == leaf) {
-            return Ok(());
-        }
-        // The parent first, as readers lock it, so that nobody can meet us the other way round.
-        let locked = (0..TRIES).any(|attempt| {
-            if attempt > 0 {
-                lock::pause(PAUSE);
-            }
-            lock::try_lock_exclusively(store, leaf)
+            let detail = format!("{live} claims outlive what was promised for the leaf");
+            pgrx::warning!("{}: the leaf of {} is kept: {detail}", name(store), date(day));
+            let entry =
+                Entry { day: Some(day), rows: Some(live), ..Entry::of(Action::Keep, &detail) };
+            log::write_once_an_hour(store, &entry)
         });
-        if !locked {
-            let (store, day) = (name(store), date(day));
-            pgrx::notice!("{store}: the leaf of {day} is in use; the next pass tries again");
+        let Some(rows) = rows else { return true };
+        let has_store = Cell::new(false);
+        for _ in 0..TRIES {
+            let dropped =
+                attempt(PATIENCE, || self.drop_locked(store, leaf, day, rows, &has_store));
+            (self.commit)();
+            match dropped {
+                Ok(()) => return true,
+                Err(Failed::LockTimeout) => lock::pause(PAUSE),
+                Err(failed) => {
+                    let (store, day) = (name(store), date(day));
+                    pgrx::warning!("{store}: could not drop the leaf of {day}: {failed}");
+                    return true;
+                }
+            }
+        }
+        self.step(store, "write the log", || {
+            let detail = format!("in use by {}", leaves::users_of(store, leaf)?);
+            let (name, date) = (name(store), date(day));
+            pgrx::notice!("{name}: the leaf of {date} is {detail}; the next pass tries again");
+            let entry = Entry { day: Some(day), ..Entry::of(Action::Postpone, &detail) };
+            log::write_once_an_hour(store, &entry)
+        });
+        has_store.get()
+    }
+
+    fn drop_locked(
+        &self,
+        store: Oid,
+        leaf: Oid,
+        day: Day,
+        rows: i64,
+        has_store: &Cell<bool>,
+    ) -> Result<(), Refusal> {
+        let began = (self.clock)();
+        has_store.set(false);
+        lock::hold_definition(store);
+        wait_at_most(self.lock_timeout);
+        // The parent first, as readers lock it, so that nobody can meet us the other way round.
+        if !privilege::exists(store) || !privilege::exists(leaf) {
             return Ok(());
         }
-        if privilege::exists(leaf) {
-            leaves::drop_leaf(leaf)?;
-            pgrx::notice!("{}: dropped the leaf of {}", name(store), date(day));
+        lock::hold_exclusively(store);
+        has_store.set(true);
+        lock::hold_exclusively(leaf);
+        // Under the locks, as things are now: another run may have been faster, the retention may have been
+        // raised, a hold may have begun, the store may be gone.
+        let (now, pauses) = ((self.clock)(), pauses::of(store)?.all);
+        let due = plan::due(&cache::leaves_of(store)?, &pauses, now);
+        if pauses.in_force(now) || !due.iter().any(|due| due.table == leaf) {
+            return Ok(());
         }
-        Ok(())
+        leaves::drop_leaf(leaf)?;
+        pgrx::notice!("{}: dropped the leaf of {}", name(store), date(day));
+        let took = Some((self.clock)() - began);
+        log::write(
+            store,
+            &Entry { day: Some(day), rows: Some(rows), took, ..Entry::of(Action::Drop, "") },
+        )
+    }
+}
+
+fn in_words(doubt: &Doubt) -> String {
+    match doubt {
+        Doubt::Back => "the clock has gone back since the last pass".to_owned(),
+        Doubt::Ahead { due, plausible } => format!(
+            "{due} leaves have become due since the last pass, where the days that left claims make {plausible} \
+             plausible"
+        ),
     }
 }
 
@@ -128,5 +219,5 @@ fn date(day: Day) -> String {
 /// A store's name for messages.
 fn name(store: Oid) -> String {
     let _acting = Acting::as_caller();
-    crate::catalog::sql::named(store).map_or_else(|_| store.to_string(), |named| named.name)
+    sql::named(store).map_or_else(|_| store.to_string(), |named| named.name)
 }

@@ -21,6 +21,8 @@ impl Range {
 unsafe extern "C-unwind" {
     // catalog/pg_inherits.h; pgrx does not bind it. Partitions being detached concurrently are left out.
     fn find_inheritance_children(parent: pg_sys::Oid, mode: pg_sys::LOCKMODE) -> *mut pg_sys::List;
+    // catalog/partition.h
+    fn get_partition_parent(leaf: pg_sys::Oid, even_if_detached: bool) -> pg_sys::Oid;
 }
 
 /// The partitions of a table as the catalog has them now.
@@ -36,6 +38,15 @@ pub fn children(parent: pg_sys::Oid) -> Vec<pg_sys::Oid> {
         }
         let cells = std::slice::from_raw_parts((*list).elements, (*list).length as usize);
         cells.iter().map(|cell| cell.oid_value).collect()
+    }
+}
+
+/// The partitioned table a leaf belongs to; None for a table that is no partition or is gone.
+pub fn parent(leaf: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    // SAFETY: catalog look-ups that take any oid; the second one, guarded, is asked for a partition only.
+    unsafe {
+        pg_sys::get_rel_relispartition(leaf)
+            .then(|| pg_sys::ffi::pg_guard_ffi_boundary(|| get_partition_parent(leaf, true)))
     }
 }
 

@@ -5,6 +5,7 @@
 //! instead: the error travels as a panic, so that handles are dropped in order, and is thrown again as
 //! it was at the edge of the SQL function.
 
+use super::procedure::Failed;
 use pgrx::PgSqlErrorCode;
 use pgrx::callconv::{CallCx, RetAbi};
 use pgrx::pg_sys;
@@ -119,24 +120,30 @@ unsafe impl<T: RetAbi> RetAbi for Sql<T> {
     unsafe fn fill_fcinfo_fcx(&self, _fcinfo: pg_sys::FunctionCallInfo) {}
 }
 
-/// What a caught panic says, where it is an error that a step of a procedure may survive: not a cancel,
-/// not the end of the session, not a bug in Rust.
-pub(super) fn message(payload: &(dyn Any + Send)) -> Option<String> {
-    let survivable = |code: i32| {
-        code != PgSqlErrorCode::ERRCODE_QUERY_CANCELED as i32
-            && code != PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN as i32
+/// What a caught panic is, where it is an error that a step of a procedure may survive: not a cancel, not the
+/// end of the session, not a bug in Rust.
+pub(super) fn survived(payload: &(dyn Any + Send)) -> Option<Failed> {
+    let failed = |code: i32, message: String| match code {
+        _ if code == PgSqlErrorCode::ERRCODE_QUERY_CANCELED as i32
+            || code == PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN as i32 =>
+        {
+            None
+        }
+        _ if code == PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE as i32 => Some(Failed::LockTimeout),
+        _ => Some(Failed::Said(message)),
     };
     if let Some(Failure(error)) = payload.downcast_ref::<Failure>() {
         // SAFETY: the error was copied by `step` into memory of the transaction; a message is
         // NUL-terminated or null.
         return unsafe {
-            (survivable((**error).sqlerrcode) && !(**error).message.is_null())
-                .then(|| CStr::from_ptr((**error).message).to_string_lossy().into_owned())
+            let message = (**error).message;
+            let text = if message.is_null() { c"" } else { CStr::from_ptr(message) };
+            failed((**error).sqlerrcode, text.to_string_lossy().into_owned())
         };
     }
     match payload.downcast_ref::<CaughtError>()? {
         CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => {
-            survivable(report.sql_error_code() as i32).then(|| report.message().to_owned())
+            failed(report.sql_error_code() as i32, report.message().to_owned())
         }
         CaughtError::RustPanic { .. } => None,
     }

@@ -177,22 +177,10 @@ pub fn wait_for_transaction(xid: pg_sys::TransactionId, relation: &Relation, tid
 #[derive(Clone, Copy)]
 pub struct RowId(pub(super) pg_sys::ItemPointerData);
 
-/// Takes AccessExclusiveLock on a table and on its leaf, in that order, if nobody stands in the way of
-/// either; to the end of the transaction. It never queues and never keeps one without the other, so
-/// nobody waits behind an attempt.
-pub fn try_lock_exclusively(table: pg_sys::Oid, leaf: pg_sys::Oid) -> bool {
-    let mode = pg_sys::AccessExclusiveLock as i32;
-    // SAFETY: takes any oid; that the relations exist is the caller's to check afterwards.
-    unsafe {
-        if !pg_sys::ConditionalLockRelationOid(table, mode) {
-            return false;
-        }
-        let both = pg_sys::ConditionalLockRelationOid(leaf, mode);
-        if !both {
-            pg_sys::UnlockRelationOid(table, mode);
-        }
-        both
-    }
+/// Waits for AccessExclusiveLock on a table, kept to the end of the transaction.
+pub fn hold_exclusively(table: pg_sys::Oid) {
+    // SAFETY: takes any oid; whether the relation exists is the caller's to check.
+    unsafe { pg_sys::LockRelationOid(table, pg_sys::AccessExclusiveLock as i32) }
 }
 
 /// Sleeps, and is cancelled as any statement is.

@@ -25,6 +25,7 @@ pub mod privilege;
 pub mod procedure;
 mod raw;
 pub mod relation;
+pub mod report;
 pub mod rows;
 pub mod session;
 pub mod snapshot;

@@ -3,7 +3,7 @@
 use super::failure;
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::pg_sys;
-use std::ffi::CStr;
+use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// How a procedure was called: not a SQL argument, but taken by the function as if it were one.
@@ -33,20 +33,43 @@ impl Call {
     }
 }
 
-/// Runs one step of a procedure in a subtransaction, with a limit on how long it waits for any lock. An
-/// error in it undoes the step and comes back as its message; only a cancel or the end of the session
-/// goes on.
+/// What a step ran into.
+pub enum Failed {
+    /// A lock could not be had in time.
+    LockTimeout,
+    /// Anything else, in words.
+    Said(String),
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Failed::LockTimeout => "it is locked by somebody",
+            Failed::Said(message) => message,
+        })
+    }
+}
+
+/// Limits, within a step, how long the rest of it waits for any lock.
+pub fn wait_at_most(millis: i32) {
+    if let Ok(limit) = CString::new(format!("{millis}ms")) {
+        super::privilege::set_for_now(c"lock_timeout", &limit);
+    }
+}
+
+/// Runs one step of a procedure in a subtransaction, with a limit, in milliseconds, on how long it waits for
+/// any lock. An error in it undoes the step and comes back; only a cancel or the end of the session goes on.
 pub fn attempt<T, E: std::fmt::Display>(
-    patience: &CStr,
+    patience: i32,
     work: impl FnOnce() -> Result<T, E>,
-) -> Result<T, String> {
+) -> Result<T, Failed> {
     // SAFETY: inside a transaction. The subtransaction ends on every way out; context and resource owner
     // are those of before it, as PL/pgSQL restores them after a block with an exception handler.
     unsafe {
         let context = pg_sys::CurrentMemoryContext;
         let owner = pg_sys::CurrentResourceOwner;
         let nest = pg_sys::NewGUCNestLevel();
-        super::privilege::set_for_now(c"lock_timeout", patience);
+        wait_at_most(patience);
         pg_sys::BeginInternalSubTransaction(std::ptr::null());
         pg_sys::CurrentMemoryContext = context;
         let result = catch_unwind(AssertUnwindSafe(work));
@@ -66,8 +89,8 @@ pub fn attempt<T, E: std::fmt::Display>(
         pg_sys::AtEOXact_GUC(true, nest);
         match outcome {
             Ok(value) => Ok(value),
-            Err(Ok(message)) => Err(message),
-            Err(Err(payload)) => failure::message(payload.as_ref())
+            Err(Ok(message)) => Err(Failed::Said(message)),
+            Err(Err(payload)) => failure::survived(payload.as_ref())
                 .ok_or(payload)
                 .map_or_else(|payload| resume_unwind(payload), Err),
         }

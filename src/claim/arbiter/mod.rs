@@ -16,9 +16,9 @@ mod desk;
 mod together;
 
 use self::desk::Desk;
-use super::{Answer, Outcome, Settings, Terms, window};
 use crate::catalog::cache::{self, Store};
 use crate::catalog::making;
+use crate::claim::{Answer, Outcome, Settings, Terms, window};
 use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
 use crate::domain::window::{SpanFault, expiry};
@@ -101,7 +101,7 @@ impl<'a> Arbiter<'a> {
                 }
                 Look::Held(place, xid, found) => {
                     if !self.terms.wait {
-                        return Ok(Answer { outcome: Outcome::InProgress, window: None });
+                        return Ok(Answer::without_claim(Outcome::InProgress));
                     }
                     desk.prepare_to_wait(place);
                     desk.leaf_at(place).wait_for(xid, &found);
@@ -109,7 +109,7 @@ impl<'a> Arbiter<'a> {
                 }
                 Look::RowBusy => {
                     if !self.terms.wait {
-                        return Ok(Answer { outcome: Outcome::InProgress, window: None });
+                        return Ok(Answer::without_claim(Outcome::InProgress));
                     }
                     desk.prepare_to_wait(None);
                     desk.today.wait_for_row(Strength::for_key(key, &self.effect));
@@ -137,11 +137,23 @@ impl<'a> Arbiter<'a> {
 
     /// Opens the store and today's leaf, making what is missing.
     fn open(&self) -> Result<Desk, Refusal> {
-        let mut looked_again = false;
+        let (mut looked_again, mut settled) = (false, false);
         loop {
             pgrx::check_for_interrupts!();
             let store = self.store()?;
             let now = (self.settings.clock)();
+            if store.is_stale(now) {
+                cache::forget(&store);
+                continue;
+            }
+            // Before the first claim after an absence, so that no window has run out meanwhile.
+            let away_days = self.settings.away_days;
+            if !settled && store.is_in_question(now, away_days) {
+                settled = true;
+                making::settle(&store, away_days);
+                cache::forget(&store);
+                continue;
+            }
             let Some(place) = store.leaves.iter().position(|leaf| leaf.holds(now)) else {
                 let today = Day::of(now);
                 // A leaf of another shape stands where today's should: looked at once more, freshly.
@@ -191,18 +203,18 @@ impl<'a> Arbiter<'a> {
         let number = lock_number(store.table.to_u32(), self.terms.effect, key.bytes());
         let (_key_lock, now) = OwnLock::key(number);
         let leaf = &store.leaves[desk.place];
-        if !store.is_current() || !leaf.holds(now) {
+        if !store.is_current() || !leaf.holds(now) || store.is_stale(now) {
             return Ok(Look::Stale);
         }
         // Before anything is looked up: a wrong ttl is wrong for a duplicate too.
         let expires_at = self.expires_at(&store, leaf.keep_until, now)?;
-        let expired = match desk.today.find(key, &self.effect) {
-            Some(found) => match self.judge(&desk.today, found, now)? {
-                Verdict::Expired(found) => Some(found),
+        let over_expired = match desk.today.find(key, &self.effect) {
+            Some(found) => match self.judge(&store, &desk.today, found, now)? {
+                Verdict::Expired => true,
                 Verdict::Taken(answer) => return Ok(Look::Decided(answer)),
                 Verdict::Held(xid, found) => return Ok(Look::Held(None, xid, found)),
             },
-            None => None,
+            None => false,
         };
         for place in window::others(&store, desk.place, now) {
             let opened = match desk.other(place)? {
@@ -211,16 +223,29 @@ impl<'a> Arbiter<'a> {
                 Opened::Gone => return Ok(Look::Stale),
             };
             if let Some(found) = opened.find(key, &self.effect) {
-                match self.judge(opened, found, now)? {
+                match self.judge(&store, opened, found, now)? {
                     // Left behind: its day goes as a whole.
-                    Verdict::Expired(_) => {}
+                    Verdict::Expired => {}
                     Verdict::Taken(answer) => return Ok(Look::Decided(answer)),
                     Verdict::Held(xid, found) => return Ok(Look::Held(Some(place), xid, found)),
                 }
             }
             desk.done_with(place);
         }
-        self.write(desk, key, expired.is_some(), (now, expires_at))
+        if self.is_too_late(&store, now) {
+            return Ok(Look::Decided(Answer::without_claim(Outcome::TooLate)));
+        }
+        self.write(desk, key, over_expired, (now, expires_at))
+    }
+
+    /// Whether a claim on these terms, made when what the message tells of happened, would be forgotten by
+    /// now: then that there is none says nothing.
+    fn is_too_late(&self, store: &Store, now: Instant) -> bool {
+        let Some(event_time) = self.terms.event_time.filter(|_| self.settings.refuse_late) else {
+            return false;
+        };
+        let end = expiry(event_time, self.terms.ttl, store.retention);
+        end.is_ok_and(|end| store.end_of(event_time, end) <= now)
     }
 
     fn expires_at(
@@ -240,24 +265,33 @@ impl<'a> Arbiter<'a> {
         }
     }
 
-    fn judge(&self, leaf: &OpenLeaf, found: Found, now: Instant) -> Result<Verdict, Refusal> {
+    fn judge(
+        &self,
+        store: &Store,
+        leaf: &OpenLeaf,
+        found: Found,
+        now: Instant,
+    ) -> Result<Verdict, Refusal> {
         if let Some(xid) = found.in_flight {
             return Ok(Verdict::Held(xid, found));
         }
-        let live = now < found.expires_at;
+        let end = store.end_of(found.claimed_at, found.expires_at);
+        let live = now < end;
+        let window = Some((found.claimed_at, end));
+        let taken = Verdict::Taken(Answer { outcome: Outcome::Duplicate, window });
         if live && !self.pinned {
-            return Ok(Verdict::taken(&found));
+            return Ok(taken);
         }
         // What this transaction claimed itself is a duplicate even when its window is over.
         if leaf.found_is_own() {
-            return Ok(Verdict::taken(&found));
+            return Ok(taken);
         }
         // A winner that the transaction's snapshot does not show, live or not, means that what the
         // caller has read is older than what it is about to do.
         if self.pinned && !leaf.found_is_visible() {
             return Err(Refusal::Invisible);
         }
-        Ok(if live { Verdict::taken(&found) } else { Verdict::Expired(found) })
+        Ok(if live { taken } else { Verdict::Expired })
     }
 
     fn write(
@@ -289,16 +323,9 @@ enum Verdict {
     /// Its claim stands.
     Taken(Answer),
     /// Its claim has expired.
-    Expired(Found),
+    Expired,
     /// A transaction in flight wrote it or is replacing it.
     Held(TransactionId, Found),
-}
-
-impl Verdict {
-    fn taken(found: &Found) -> Verdict {
-        let window = Some((found.claimed_at, found.expires_at));
-        Verdict::Taken(Answer { outcome: Outcome::Duplicate, window })
-    }
 }
 
 /// The refusal for a store that is not there.

@@ -8,6 +8,7 @@
 //! of such keys does not pay for both ways.
 
 use super::{Arbiter, Verdict};
+use crate::catalog::cache::{self, Store};
 use crate::claim::{Outcome, window};
 use crate::domain::day::Instant;
 use crate::domain::key::lock_number;
@@ -77,14 +78,15 @@ impl Arbiter<'_> {
         let numbers = keys.iter().map(|key| lock_number(table, self.terms.effect, key.bytes()));
         let (locks, now) = KeyLocks::try_keys(numbers.take(ROOM));
         let leaf = &store.leaves[desk.place];
-        let usable = store.is_current() && leaf.holds(now) && desk.today.takes_many();
+        let fresh = store.is_current() && !store.is_stale(now);
+        let usable = fresh && leaf.holds(now) && desk.today.takes_many();
         if locks.held() > 0 && usable {
             let expires_at = self.expires_at(&store, leaf.keep_until, now)?;
             let mut run = Run { keys, free: [true; ROOM], count: locks.held() };
-            self.sift(&mut run, &mut desk.today, true, now)?;
+            self.sift(&mut run, &store, &mut desk.today, true, now)?;
             for place in window::others(&store, desk.place, now) {
                 match desk.other(place)? {
-                    Opened::Open(opened) => self.sift(&mut run, opened, false, now)?,
+                    Opened::Open(opened) => self.sift(&mut run, &store, opened, false, now)?,
                     Opened::Busy | Opened::Gone => run.count = 0,
                 }
                 desk.done_with(place);
@@ -95,7 +97,7 @@ impl Arbiter<'_> {
                 .collect();
             if let Some(bulk) = desk.bulk.as_ref().filter(|_| !rows.is_empty()) {
                 desk.today.insert_many(&rows, bulk)?;
-                crate::catalog::cache::wrote_to(leaf);
+                cache::wrote_to(leaf);
             }
             decided = Decided { claimed: run.free, count: run.count };
         }
@@ -110,6 +112,7 @@ impl Arbiter<'_> {
     fn sift(
         &self,
         run: &mut Run,
+        store: &Store,
         leaf: &mut OpenLeaf,
         is_today: bool,
         now: Instant,
@@ -119,11 +122,11 @@ impl Arbiter<'_> {
                 continue;
             }
             let Some(found) = leaf.find(key, &self.effect) else { continue };
-            match self.judge(leaf, found, now)? {
+            match self.judge(store, leaf, found, now)? {
                 Verdict::Taken(_) => run.free[place] = false,
                 // In an older leaf it is left behind, in today's it would be replaced.
-                Verdict::Expired(_) if !is_today => {}
-                Verdict::Expired(_) | Verdict::Held(..) => {
+                Verdict::Expired if !is_today => {}
+                Verdict::Expired | Verdict::Held(..) => {
                     run.count = place;
                     break;
                 }

@@ -91,13 +91,20 @@ fn public_result_types_are_what_the_documentation_says() {
                 .to_owned(),
             "once.claim_many(text[],interval,text,text) -> TABLE(key text, claimed boolean)"
                 .to_owned(),
-            "once.claim_once(bigint,interval,text,text) -> boolean".to_owned(),
-            "once.claim_once(text,interval,text,text) -> boolean".to_owned(),
-            "once.claim_once(uuid,interval,text,text) -> boolean".to_owned(),
+            "once.claim_once(bigint,interval,text,text,timestamp with time zone) -> boolean"
+                .to_owned(),
+            "once.claim_once(text,interval,text,text,timestamp with time zone) -> boolean"
+                .to_owned(),
+            "once.claim_once(uuid,interval,text,text,timestamp with time zone) -> boolean"
+                .to_owned(),
             "once.create_store(text,interval,interval,text) -> regclass".to_owned(),
             "once.drop_store(text) -> void".to_owned(),
+            "once.hold(text,text,timestamp with time zone) -> void".to_owned(),
             "once.leaf_day(regclass) -> date".to_owned(),
+            "once.leaf_expiries(regclass) -> record".to_owned(),
+            "once.leaf_kept_until(regclass) -> timestamp with time zone".to_owned(),
             format!("once.lookup(text,text,text) -> {record}"),
+            "once.unhold(text) -> boolean".to_owned(),
         ]
     );
 }

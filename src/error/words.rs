@@ -1,82 +1,8 @@
-//! Every refusal, in one place: its SQLSTATE, what happened, the detail, and what to do about it.
-//! Refusals travel as values; [`raise`] turns one into a PostgreSQL error at the outer edge.
+//! What each refusal says: SQLSTATE, message, detail and hint, always all four.
 
+use super::Refusal;
 use crate::domain::key::{KeyFault, MAX_EFFECT_BYTES};
-use pgrx::pg_sys::panic::ErrorReport;
-use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
-
-/// Why a call is refused.
-#[derive(Debug)]
-pub enum Refusal {
-    /// An argument that must have a value is NULL.
-    NullArgument(&'static str),
-    /// An element of the array of keys is NULL; its position counts from 1.
-    NullElement(usize),
-    /// The array of keys has more than one dimension.
-    Dimensions(i32),
-    /// The key is empty or too long.
-    Key(KeyFault),
-    /// The effect's name is too long.
-    EffectTooLong(usize),
-    /// The ttl is zero or negative.
-    TtlNotPositive,
-    /// The ttl is longer than the store's retention.
-    TtlTooLong {
-        /// The store.
-        store: String,
-        /// Its retention in microseconds.
-        retention: i64,
-    },
-    /// An interval that describes a store is zero, negative or too long.
-    BadInterval(&'static str),
-    /// The retention is shorter than the retry horizon.
-    RetentionBelowHorizon {
-        /// Microseconds.
-        retention: i64,
-        /// Microseconds.
-        horizon: i64,
-    },
-    /// There is no such store.
-    UnknownStore(String),
-    /// The name cannot be a store's.
-    BadStoreName(&'static str),
-    /// The caller lacks a privilege on the store.
-    NoPrivilege {
-        /// The store.
-        store: String,
-        /// INSERT or SELECT.
-        right: &'static str,
-    },
-    /// The caller does not own the store.
-    NotOwner(String),
-    /// The caller may not create in schema once.
-    MayNotCreate,
-    /// Row-level security is in force for the caller.
-    RowSecurity(String),
-    /// A winner committed after the transaction's snapshot was taken.
-    Invisible,
-    /// No leaf covers this instant, and none can be made.
-    Uncovered {
-        /// The store.
-        store: String,
-        /// The UTC day.
-        day: crate::domain::day::Day,
-    },
-    /// A leaf has no primary key on (key, effect), or lacks a column.
-    UnusableLeaf(String),
-    /// A trigger on the leaf swallowed or altered the claim.
-    AlteredByTrigger(String),
-    /// An argument is reserved for a later version.
-    NotYet(&'static str),
-    /// The procedure was called where it cannot commit.
-    InTransaction,
-    /// The extension's own tables are not there.
-    NotInstalled,
-    /// The name has characters that this database's encoding does not let us handle.
-    NameEncoding,
-    /// A statement of ours failed in a way that has no name.
-    Internal(String),
-}
+use pgrx::PgSqlErrorCode as Code;
 
 /// A span of time as a person reads it.
 fn readable(micros: i64) -> String {
@@ -94,25 +20,39 @@ fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
+/// A refusal's SQLSTATE.
+pub(super) enum State {
+    /// One that PostgreSQL has.
+    Known(Code),
+    /// One of our own, in class OC.
+    Own(&'static [u8; 5]),
+}
+
+impl From<Code> for State {
+    fn from(code: Code) -> State {
+        State::Known(code)
+    }
+}
+
 /// What a refusal says: all four, always.
-struct Words {
-    code: Code,
-    message: String,
-    detail: String,
-    hint: String,
+pub(super) struct Words {
+    pub code: State,
+    pub message: String,
+    pub detail: String,
+    pub hint: String,
 }
 
 fn words(
-    code: Code,
+    code: impl Into<State>,
     message: impl Into<String>,
     detail: impl Into<String>,
     hint: impl Into<String>,
 ) -> Words {
-    Words { code, message: message.into(), detail: detail.into(), hint: hint.into() }
+    Words { code: code.into(), message: message.into(), detail: detail.into(), hint: hint.into() }
 }
 
 impl Refusal {
-    fn words(&self) -> Words {
+    pub(super) fn words(&self) -> Words {
         match self {
             Refusal::NullArgument(_)
             | Refusal::NullElement(_)
@@ -128,6 +68,7 @@ impl Refusal {
             | Refusal::BadStoreName(_)
             | Refusal::NameEncoding
             | Refusal::InTransaction
+            | Refusal::HoldInThePast
             | Refusal::NotInstalled => self.about_stores(),
             Refusal::NoPrivilege { .. }
             | Refusal::NotOwner(_)
@@ -137,6 +78,7 @@ impl Refusal {
             | Refusal::Uncovered { .. }
             | Refusal::UnusableLeaf(_)
             | Refusal::AlteredByTrigger(_)
+            | Refusal::TooLate { .. }
             | Refusal::Internal(_) => self.about_state(),
         }
     }
@@ -242,6 +184,12 @@ impl Refusal {
                 "The database's encoding is not UTF-8.",
                 "Choose an ASCII name; keys and effects may have any bytes all the same.",
             ),
+            Refusal::HoldInThePast => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "a hold must end in the future",
+                "It begins now and lasts until the instant given.",
+                "Leave until out to hold until once.unhold() is called.",
+            ),
             Refusal::InTransaction => words(
                 Code::ERRCODE_ACTIVE_SQL_TRANSACTION,
                 "once.maintain() cannot run inside a transaction block",
@@ -317,6 +265,16 @@ impl Refusal {
                 "The row that was written is not the row that was claimed.",
                 "A BEFORE ROW trigger must return claimed_at, expires_at, key and effect unchanged.",
             ),
+            Refusal::TooLate { store } => words(
+                State::Own(b"OC001"),
+                "message is too late to be claimed",
+                format!(
+                    "Its event_time is older than what store {} still remembers, so that nobody can tell whether \
+                     it was processed.",
+                    literal(store)
+                ),
+                "Look into the effect's own data; with pg_once.late_policy = 'claim' it is claimed as if it were new.",
+            ),
             other => words(
                 Code::ERRCODE_INTERNAL_ERROR,
                 "pg_once could not change its catalog",
@@ -328,41 +286,4 @@ impl Refusal {
             ),
         }
     }
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Words { message, detail, .. } = self.words();
-        write!(f, "{message}: {detail}")
-    }
-}
-
-impl From<KeyFault> for Refusal {
-    fn from(fault: KeyFault) -> Refusal {
-        Refusal::Key(fault)
-    }
-}
-
-impl From<pgrx::spi::SpiError> for Refusal {
-    fn from(fault: pgrx::spi::SpiError) -> Refusal {
-        Refusal::Internal(fault.to_string())
-    }
-}
-
-/// Unwraps a result at the outer edge, raising a refusal as a PostgreSQL error with its own code.
-pub fn raise<T>(result: Result<T, Refusal>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(refusal) => throw(&refusal),
-    }
-}
-
-#[cold]
-fn throw(refusal: &Refusal) -> ! {
-    let words = refusal.words();
-    let report = ErrorReport::new(words.code, words.message, "pg_once")
-        .set_detail(words.detail)
-        .set_hint(words.hint);
-    report.report(PgLogLevel::ERROR);
-    unreachable!("an error report does not return")
 }

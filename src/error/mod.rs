@@ -1,0 +1,133 @@
+//! Every refusal, in one place: its SQLSTATE, what happened, the detail, and what to do about it.
+//! `words` has what each says. Refusals travel as values; [`raise`] turns one into a PostgreSQL error at the outer edge.
+
+mod words;
+
+use self::words::{State, Words};
+use crate::domain::key::KeyFault;
+use pgrx::PgLogLevel;
+use pgrx::pg_sys::panic::ErrorReport;
+
+/// Why a call is refused.
+#[derive(Debug)]
+pub enum Refusal {
+    /// An argument that must have a value is NULL.
+    NullArgument(&'static str),
+    /// An element of the array of keys is NULL; its position counts from 1.
+    NullElement(usize),
+    /// The array of keys has more than one dimension.
+    Dimensions(i32),
+    /// The key is empty or too long.
+    Key(KeyFault),
+    /// The effect's name is too long.
+    EffectTooLong(usize),
+    /// The ttl is zero or negative.
+    TtlNotPositive,
+    /// The ttl is longer than the store's retention.
+    TtlTooLong {
+        /// The store.
+        store: String,
+        /// Its retention in microseconds.
+        retention: i64,
+    },
+    /// An interval that describes a store is zero, negative or too long.
+    BadInterval(&'static str),
+    /// The retention is shorter than the retry horizon.
+    RetentionBelowHorizon {
+        /// Microseconds.
+        retention: i64,
+        /// Microseconds.
+        horizon: i64,
+    },
+    /// There is no such store.
+    UnknownStore(String),
+    /// The name cannot be a store's.
+    BadStoreName(&'static str),
+    /// The caller lacks a privilege on the store.
+    NoPrivilege {
+        /// The store.
+        store: String,
+        /// INSERT or SELECT.
+        right: &'static str,
+    },
+    /// The caller does not own the store.
+    NotOwner(String),
+    /// The caller may not create in schema once.
+    MayNotCreate,
+    /// Row-level security is in force for the caller.
+    RowSecurity(String),
+    /// A winner committed after the transaction's snapshot was taken.
+    Invisible,
+    /// No leaf covers this instant, and none can be made.
+    Uncovered {
+        /// The store.
+        store: String,
+        /// The UTC day.
+        day: crate::domain::day::Day,
+    },
+    /// A leaf has no primary key on (key, effect), or lacks a column.
+    UnusableLeaf(String),
+    /// A trigger on the leaf swallowed or altered the claim.
+    AlteredByTrigger(String),
+    /// The message is older than what the store still remembers.
+    TooLate {
+        /// The store.
+        store: String,
+    },
+    /// A hold would end before it begins.
+    HoldInThePast,
+    /// An argument is reserved for a later version.
+    NotYet(&'static str),
+    /// The procedure was called where it cannot commit.
+    InTransaction,
+    /// The extension's own tables are not there.
+    NotInstalled,
+    /// The name has characters that this database's encoding does not let us handle.
+    NameEncoding,
+    /// A statement of ours failed in a way that has no name.
+    Internal(String),
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Words { message, detail, .. } = self.words();
+        write!(f, "{message}: {detail}")
+    }
+}
+
+impl From<KeyFault> for Refusal {
+    fn from(fault: KeyFault) -> Refusal {
+        Refusal::Key(fault)
+    }
+}
+
+impl From<pgrx::spi::SpiError> for Refusal {
+    fn from(fault: pgrx::spi::SpiError) -> Refusal {
+        Refusal::Internal(fault.to_string())
+    }
+}
+
+/// Unwraps a result at the outer edge, raising a refusal as a PostgreSQL error with its own code.
+pub fn raise<T>(result: Result<T, Refusal>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(refusal) => throw(&refusal),
+    }
+}
+
+#[cold]
+fn throw(refusal: &Refusal) -> ! {
+    let words = refusal.words();
+    match words.code {
+        State::Own(code) => {
+            crate::pg::report::error(code, &words.message, &words.detail, &words.hint)
+        }
+        State::Known(code) => {
+            let report = ErrorReport::new(code, words.message, "pg_once")
+                .set_detail(words.detail)
+                .set_hint(words.hint);
+            report.report(PgLogLevel::ERROR);
+            unreachable!("an error report does not return")
+        }
+    }
+}

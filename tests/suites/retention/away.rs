@@ -1,0 +1,169 @@
+//! Absences: a time without consumers or server does not eat the windows that guard against redelivery.
+
+use pg_once_tests::clock::Instant;
+use pg_once_tests::session::Session;
+use pg_once_tests::shared::clocked;
+
+const HOUR: f64 = 3_600.0;
+
+fn answer(s: &mut Session, key: &str, ttl: &str) -> bool {
+    s.get_with("SELECT once.claim_once($1::text, $2::text::interval)", &[&key, &ttl])
+}
+
+fn away(s: &mut Session) -> Vec<String> {
+    s.run("SET TimeZone = 'UTC'; SET DateStyle = 'ISO'");
+    s.column("SELECT since::timestamp(0) || ' ' || coalesce(nullif(until, 'infinity')::timestamp(0)::text, 'open') FROM once.store_pause ORDER BY since")
+}
+
+#[test]
+fn the_first_claim_after_a_downtime_still_knows_what_was_live_before_it() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2031, 3, 3).plus(9.0 * HOUR);
+    cluster.clock().set(start);
+    {
+        let mut s = db.session();
+        s.run(&format!("ALTER DATABASE {} SET pg_once.away_days = 1", db.name()));
+        s.run("SELECT once.create_store('processed_events', retention => '2 days')");
+    }
+    {
+        let mut s = db.session();
+        assert!(answer(&mut s, "guard", "2 days"));
+        assert!(answer(&mut s, "short", "1 hour"));
+    }
+    // The server, its consumers and its maintenance are down for five days.
+    cluster.stop("fast");
+    cluster.clock().set(start.days(5));
+    cluster.start();
+    let mut s = db.session();
+    assert!(!answer(&mut s, "guard", "2 days"), "five days do not count against two");
+    assert!(answer(&mut s, "short", "1 hour"), "a window that guards against nothing runs on");
+    assert_eq!(away(&mut s), ["2031-03-03 09:00:00 open"]);
+    s.run("CALL once.maintain()");
+    assert_eq!(away(&mut s), ["2031-03-03 09:00:00 2031-03-08 09:00:00"], "back");
+    let days = s.days_of("once.processed_events");
+    assert_eq!(days[0].day, "20310303", "and its leaf is kept");
+    // Two days of the window are left from here.
+    cluster.clock().set(start.days(7).plus(-60.0));
+    assert!(!answer(&mut s, "guard", "2 days"));
+    cluster.clock().set(start.days(7).plus(60.0));
+    assert!(answer(&mut s, "guard", "2 days"));
+}
+
+#[test]
+fn nothing_is_dropped_while_consumers_are_away() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2031, 5, 5).plus(9.0 * HOUR);
+    cluster.clock().set(start);
+    let mut s = db.session();
+    s.run("SET pg_once.away_days = 1");
+    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
+    assert!(answer(&mut s, "k", "2 days"));
+    for hours in (1..24 * 12).step_by(6) {
+        cluster.clock().set(start.plus(HOUR * f64::from(hours)));
+        s.run("CALL once.maintain()");
+        assert_eq!(s.days_of("once.processed_events")[0].day, "20310505", "after {hours} h");
+    }
+    let finding: Vec<String> =
+        s.column("SELECT severity || ' ' || finding FROM once.health WHERE finding LIKE '%away%'");
+    assert_eq!(finding, ["warning consumers or the server are away"]);
+    assert!(!answer(&mut s, "k", "2 days"));
+    s.run("SELECT once.unhold('processed_events')");
+    assert!(!answer(&mut s, "k", "2 days"), "two days are left of it");
+    cluster.clock().set(start.days(15));
+    assert!(answer(&mut s, "k", "2 days"));
+}
+
+#[test]
+fn a_store_that_rests_at_weekends_is_not_away_on_sunday() {
+    let cluster = clocked();
+    let db = cluster.database();
+    // A Monday.
+    let monday = Instant::midnight(2031, 9, 1).plus(9.0 * HOUR);
+    cluster.clock().set(monday);
+    let mut s = db.session();
+    s.run("SET pg_once.away_days = 1");
+    s.run("SELECT once.create_store('processed_events', retention => '20 days')");
+    for week in 0..3 {
+        for day in 0..7 {
+            cluster.clock().set(monday.days(7 * week + day));
+            if day < 5 {
+                assert!(answer(&mut s, &format!("{week} {day}"), "20 days"));
+            }
+            s.run("CALL once.maintain()");
+        }
+        if week == 0 {
+            // The first weekend is longer than anything known before.
+            assert_eq!(away(&mut s), ["2031-09-05 09:00:00 open"]);
+        }
+    }
+    assert_eq!(away(&mut s), ["2031-09-05 09:00:00 2031-09-08 09:00:00"], "no later one is");
+    // Four days without a claim are.
+    cluster.clock().set(monday.days(22));
+    s.run("CALL once.maintain()");
+    assert_eq!(away(&mut s).len(), 2);
+}
+
+#[test]
+fn an_absence_that_nobody_saw_is_found_out_when_it_is_over() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2032, 2, 2).plus(9.0 * HOUR);
+    cluster.clock().set(start);
+    let mut s = db.session();
+    s.run("SELECT once.create_store('processed_events', retention => '3 days')");
+    assert!(answer(&mut s, "k", "3 days"));
+    cluster.clock().set(start.days(4).plus(-HOUR));
+    // As where no background process could be had: this claim does not look.
+    s.run("SET pg_once.away_days = 0");
+    assert!(answer(&mut s, "other", "3 days"));
+    s.run("SET pg_once.away_days = 1");
+    s.run("CALL once.maintain()");
+    assert_eq!(away(&mut s), ["2032-02-02 09:00:00 2032-02-06 08:00:00"]);
+    assert!(!answer(&mut s, "k", "3 days"));
+    s.run("CALL once.maintain()");
+    assert_eq!(away(&mut s).len(), 1, "and is written down once");
+}
+
+#[test]
+fn sixteen_first_claims_after_a_downtime_write_one_absence_and_give_no_second_true() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2032, 6, 7).plus(9.0 * HOUR);
+    cluster.clock().set(start);
+    db.session().run(&format!("ALTER DATABASE {} SET pg_once.away_days = 1", db.name()));
+    {
+        let mut s = db.session();
+        s.run("SELECT once.create_store('processed_events', retention => '2 days')");
+        for key in 0..8 {
+            assert!(answer(&mut s, &format!("k{key}"), "2 days"));
+        }
+    }
+    cluster.clock().set(start.days(9));
+    let mut sessions = db.sessions(16);
+    let answers = pg_once_tests::race::all(&mut sessions, |number, s| {
+        answer(s, &format!("k{}", number % 8), "2 days")
+    });
+    assert_eq!(pg_once_tests::race::trues(&answers), 0, "{answers:?}");
+    assert_eq!(away(&mut sessions[0]), ["2032-06-07 09:00:00 open"]);
+}
+
+#[test]
+fn a_daily_job_is_never_away() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2033, 1, 3);
+    cluster.clock().set(start);
+    let mut s = db.session();
+    s.run("SET pg_once.away_days = 1");
+    s.run("SELECT once.create_store('processed_events', retention => '20 hours')");
+    for day in 0..10 {
+        // Now early, now late: up to 40 hours between two claims.
+        cluster.clock().set(start.days(day).plus(HOUR * if day % 2 == 0 { 2.0 } else { 18.0 }));
+        s.run("CALL once.maintain()");
+        assert!(day % 2 == 1 || answer(&mut s, "job", "20 hours"), "day {day}");
+        assert!(day % 2 == 0 || answer(&mut s, "other job", "20 hours"), "day {day}");
+    }
+    assert_eq!(away(&mut s), [""; 0]);
+}

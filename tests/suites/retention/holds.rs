@@ -1,0 +1,159 @@
+//! Holds: windows stand still for as long as an incident is replayed.
+
+use pg_once_tests::clock::Instant;
+use pg_once_tests::session::Session;
+use pg_once_tests::shared::{clocked, database};
+
+fn answer(s: &mut Session, key: &str, ttl: &str) -> bool {
+    s.get_with("SELECT once.claim_once($1::text, $2::text::interval)", &[&key, &ttl])
+}
+
+#[test]
+fn a_window_open_when_a_hold_begins_is_open_for_as_much_longer() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2030, 3, 1).plus(43_200.0);
+    cluster.clock().set(noon);
+    let (mut s, mut dba) = (db.session(), db.session());
+    assert!(answer(&mut s, "over", "1 minute"));
+    assert!(answer(&mut s, "open", "2 hours"));
+    cluster.clock().set(noon.plus(3_600.0));
+    dba.run(
+        "SELECT once.hold('processed_events', 'replay', clock_timestamp() + interval '5 hours')",
+    );
+    // Twelve hours later the hold is long over; of the two hours one had passed when it began.
+    for (hours, open, over) in
+        [(1.5, false, true), (6.9, false, true), (7.1, true, true), (20.0, true, true)]
+    {
+        cluster.clock().set(noon.plus(3_600.0 * hours));
+        s.run("BEGIN");
+        assert_eq!(answer(&mut s, "open", "1 second"), open, "{hours} h: was open");
+        assert_eq!(answer(&mut s, "over", "1 second"), over, "{hours} h: was over");
+        assert!(answer(&mut s, "new", "1 second"), "{hours} h: never claimed");
+        s.run("ROLLBACK");
+    }
+    assert_eq!(s.leaves_of("open").len(), 1);
+}
+
+#[test]
+fn a_claim_of_one_second_made_in_a_hold_lasts_as_long_as_the_hold() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2030, 4, 1).plus(43_200.0);
+    cluster.clock().set(noon);
+    let (mut s, mut dba) = (db.session(), db.session());
+    assert!(answer(&mut s, "load", "1 minute"));
+    dba.run("SELECT once.hold('processed_events', 'replay')");
+    assert!(answer(&mut s, "k", "1 second"));
+    cluster.clock().set(noon.plus(10_000.0));
+    assert!(!answer(&mut s, "k", "1 second"));
+    let end: bool = s.get("SELECT expires_at = 'infinity' FROM once.claim('k')");
+    assert!(end, "the answer shows the end that the hold gives");
+    assert_eq!(s.get::<i64>("SELECT count(*) FROM once.lookup('k')"), 1);
+    assert!(dba.get::<bool>("SELECT once.unhold('processed_events')"));
+    assert!(!dba.get::<bool>("SELECT once.unhold('processed_events')"), "there is none any more");
+    assert!(!answer(&mut s, "k", "1 second"), "a second is left of it");
+    cluster.clock().set(noon.plus(10_002.0));
+    assert!(answer(&mut s, "k", "1 second"));
+}
+
+#[test]
+fn nothing_is_dropped_in_a_hold_and_what_it_kept_open_is_kept_after_it() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let origin = Instant::midnight(2030, 5, 1).plus(1_000.0);
+    cluster.clock().set(origin);
+    let mut s = db.session();
+    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
+    assert!(answer(&mut s, "k0", "2 days"));
+    cluster.clock().set(origin.days(1));
+    assert!(answer(&mut s, "k1", "2 days"));
+    s.run("CALL once.maintain()");
+    s.run("SELECT once.hold('processed_events', 'replay', clock_timestamp() + interval '3 days')");
+    for day in 2..=4 {
+        cluster.clock().set(origin.days(day).plus(-100.0));
+        s.run("CALL once.maintain()");
+        assert!(!answer(&mut s, "k0", "2 days") && !answer(&mut s, "k1", "2 days"), "day {day}");
+        let state: String = s.get("SELECT state FROM once.partitions ORDER BY day LIMIT 1");
+        assert_eq!(state, "held", "day {day}");
+    }
+    cluster.clock().set(origin.days(4).plus(1_000.0));
+    s.run("CALL once.maintain()");
+    assert_eq!(s.days_of("once.processed_events")[0].day, "20300501", "held for three days more");
+    assert!(!answer(&mut s, "k0", "2 days"));
+    // The first day's promise was 4 May 00:00, three days were held.
+    cluster.clock().set(origin.days(6));
+    assert!(!answer(&mut s, "load", "2 days") || answer(&mut s, "other", "2 days"));
+    s.run("CALL once.maintain()");
+    assert_eq!(s.days_of("once.processed_events")[0].day, "20300502");
+}
+
+#[test]
+fn a_second_hold_changes_the_one_in_force_and_both_are_in_the_log() {
+    let db = database();
+    let mut s = db.session();
+    s.claim("load");
+    s.run("SELECT once.hold('processed_events', 'first', clock_timestamp() + interval '1 hour')");
+    s.run("SELECT once.hold('processed_events', 'second, it''s longer')");
+    let holds: Vec<String> = s.column("SELECT reason || ' ' || until FROM once.store_pause");
+    assert_eq!(holds, ["second, it's longer infinity"]);
+    s.run("SELECT once.unhold('processed_events')");
+    let log: Vec<String> = s.column(
+        "SELECT action || ' by ' || made_by || ' ' || (detail LIKE '%first' OR detail LIKE 'until further notice: second%'
+                OR action = 'unhold') FROM once.maintenance_log WHERE action LIKE '%hold' ORDER BY at",
+    );
+    assert_eq!(log, ["hold by postgres true", "hold by postgres true", "unhold by postgres true"]);
+}
+
+#[test]
+fn a_hold_that_rolls_back_holds_nothing() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2030, 6, 1).plus(43_200.0);
+    cluster.clock().set(noon);
+    let (mut s, mut dba) = (db.session(), db.session());
+    assert!(answer(&mut s, "k", "1 minute"));
+    dba.run("BEGIN; SELECT once.hold('processed_events', 'replay')");
+    cluster.clock().set(noon.plus(120.0));
+    assert!(answer(&mut s, "k", "1 minute"), "not committed, so not in force");
+    dba.run("ROLLBACK");
+    cluster.clock().set(noon.plus(240.0));
+    assert!(answer(&mut s, "k", "1 minute"));
+    assert_eq!(s.get::<i64>("SELECT count(*) FROM once.store_pause"), 0);
+}
+
+#[test]
+fn only_the_owner_holds_and_only_into_the_future() {
+    let db = database();
+    let (other, mut admin) = (db.role("other"), db.session());
+    admin.claim("load");
+    admin.run(&format!("GRANT USAGE ON SCHEMA once TO {other}"));
+    let mut s = db.session_of(&other);
+    assert_eq!(s.fails("SELECT once.hold('processed_events', 'r')").code, "42501");
+    assert_eq!(s.fails("SELECT once.unhold('processed_events')").code, "42501");
+    assert_eq!(admin.fails("SELECT once.hold('nowhere', 'r')").code, "42704");
+    assert_eq!(admin.fails("SELECT once.hold('processed_events', NULL)").code, "22004");
+    assert_eq!(admin.fails("SELECT once.hold('processed_events', 'r', NULL)").code, "22004");
+    assert_eq!(
+        admin.fails("SELECT once.hold('processed_events', 'r', '2001-01-01')").code,
+        "22023"
+    );
+    assert_eq!(admin.fails("SELECT once.hold('processed_events', 'r', '-infinity')").code, "22023");
+    admin.run("BEGIN READ ONLY");
+    assert_eq!(admin.fails("SELECT once.hold('processed_events', 'r')").code, "25006");
+    admin.run("ROLLBACK");
+    assert_eq!(admin.get::<i64>("SELECT count(*) FROM once.store_pause"), 0);
+}
+
+#[test]
+fn holds_and_the_log_go_along_in_a_dump() {
+    let db = database();
+    let mut s = db.session();
+    s.claim("load");
+    s.run("SELECT once.hold('processed_events', 'replay')");
+    let dumped: Vec<String> = s.column(
+        "SELECT c.relname::text FROM pg_extension e, unnest(e.extconfig) WITH ORDINALITY x (oid, n) JOIN pg_class c ON c.oid = x.oid
+          WHERE extname = 'pg_once' ORDER BY n",
+    );
+    assert_eq!(dumped, ["store_policy", "leaf_promise", "store_pause", "maintenance_log"]);
+}

@@ -1,0 +1,10 @@
+//! Retention cannot shorten the promise: pauses, doubts about the clock, messages that come too late, drops
+//! beside everybody else, and what a DBA is told about it.
+
+mod away;
+mod doubt;
+mod drops;
+mod health;
+mod holds;
+mod late;
+mod settings;
