@@ -12,3 +12,4 @@ mod missing_day;
 mod pages;
 mod race;
 mod schedule;
+mod waiters;
