@@ -10,6 +10,7 @@ mod isolation;
 mod midnight;
 mod missing_day;
 mod pages;
+mod queue;
 mod race;
 mod schedule;
 mod waiters;
