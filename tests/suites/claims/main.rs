@@ -12,6 +12,7 @@ mod memory;
 mod outcomes;
 mod plans;
 mod privileges;
+mod scale;
 mod schema;
 mod transactions;
 mod ttl;
