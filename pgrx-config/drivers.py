@@ -11,8 +11,8 @@ import re
 import shutil
 import subprocess
 
-from fetch import alone, debian, offered, unpacked, unpacked_debian
-from place import ROOT, Missing, account, home, say
+from fetch import alone, from_debian, unpacked
+from place import ROOT, Missing, home, say
 
 # What they are given in tests/drivers wants these: Unix sockets in Java, and the language in node.
 OLDEST_JAVA, OLDEST_NODE = 16, 16
@@ -39,22 +39,6 @@ def _java(root):
 def _jdbc(root):
     path = f"{root}/usr/share/java/postgresql.jar"
     return path if os.path.exists(path) else None
-
-
-def _from_debian(name, packages, look):
-    """A thing of the system, or of the first of the packages there is: root installs it, anyone else unpacks it."""
-    if look(""):
-        return look("")
-    names = packages.split(",")
-    package = next((each for each in names if offered(each)), names[0])
-    if account() is None:
-        folder = unpacked_debian(name, package)
-        if folder and look(folder):
-            return look(folder)
-    debian([package], package, "make test")
-    if not look(""):
-        raise Missing(f"make test needs {name}: the package {package} of this system is too old")
-    return look("")
 
 
 def _node(package, inside):
@@ -97,12 +81,12 @@ def _node_modules(npm, package):
 
 
 def drivers(versions):
-    """What to set so that the tests find the drivers; `versions` is the list of pgrx-config/versions."""
-    node, npm = _node(*versions["node"][1:])
+    """For each variable of the tests what gets its thing; `versions` is the list of pgrx-config/versions."""
+    node, node_pg = versions["node"][1:], versions["node-pg"][1]
     return {
-        "PG_ONCE_PSYCOPG": unpacked("psycopg", *versions["psycopg"][:2], "the database driver"),
-        "PG_ONCE_NODE": node,
-        "PG_ONCE_NODE_MODULES": _node_modules(npm, versions["node-pg"][1]),
-        "PG_ONCE_JAVA": _from_debian("java", versions["java"][1], _java),
-        "PG_ONCE_JDBC": _from_debian("jdbc", versions["jdbc"][1], _jdbc),
+        "PG_ONCE_PSYCOPG": lambda: unpacked("psycopg", *versions["psycopg"][:2], "the database driver"),
+        "PG_ONCE_NODE": lambda: _node(*node)[0],
+        "PG_ONCE_NODE_MODULES": lambda: _node_modules(_node(*node)[1], node_pg),
+        "PG_ONCE_JAVA": lambda: from_debian("java", versions["java"][1], _java),
+        "PG_ONCE_JDBC": lambda: from_debian("jdbc", versions["jdbc"][1], _jdbc),
     }

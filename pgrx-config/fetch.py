@@ -187,3 +187,19 @@ def debian(packages, what, wanted_by):
         # Old lists name files that the mirrors no longer have: once more with new ones.
         if not run(*install) and not (run("update") and run(*install)):
             raise Missing(f"{what}: `apt-get install {names}` failed, see {log}")
+
+
+def from_debian(name, packages, look):
+    """A thing of the system, or of the first of the packages there is: root installs it, anyone else unpacks it."""
+    if look(""):
+        return look("")
+    names = packages.split(",")
+    package = next((each for each in names if offered(each)), names[0])
+    if account() is None:
+        folder = unpacked_debian(name, package)
+        if folder and look(folder):
+            return look(folder)
+    debian([package], package, "make test")
+    if not look(""):
+        raise Missing(f"make test needs {name}: the package {package} of this system is too old")
+    return look("")

@@ -8,19 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-static ASKED: LazyLock<Result<HashMap<String, String>, String>> = LazyLock::new(|| {
+/// What the script said: settings, and lines about what it could not get.
+static ASKED: LazyLock<(HashMap<String, String>, String)> = LazyLock::new(|| {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the repository");
-    let output = Command::new(root.join("pgrx-config/servers"))
-        .arg("tools")
-        .output()
-        .map_err(|error| format!("pgrx-config/servers does not run: {error}"))?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
-    }
+    let output = Command::new(root.join("pgrx-config/servers")).arg("tools").output();
+    let output = output.expect("pgrx-config/servers runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let settings = said.lines().filter_map(|line| line.split_once('='));
     // Quoted as a shell wants it, where it has to be.
-    Ok(settings.map(|(name, path)| (name.to_owned(), path.trim_matches('\'').to_owned())).collect())
+    let plain = |path: &str| path.trim_matches('\'').to_owned();
+    let settings = said.lines().filter_map(|line| line.split_once('='));
+    let settings = settings.map(|(name, path)| (name.to_owned(), plain(path))).collect();
+    (settings, String::from_utf8_lossy(&output.stderr).into_owned())
 });
 
 /// The path that a variable such as `PG_ONCE_JDBC` names.
@@ -29,11 +27,7 @@ pub fn path(variable: &str) -> PathBuf {
     if let Some(set) = std::env::var_os(variable) {
         return set.into();
     }
-    match &*ASKED {
-        Ok(settings) => match settings.get(variable) {
-            Some(path) => path.into(),
-            None => panic!("`pgrx-config/servers tools` names no {variable}"),
-        },
-        Err(line) => panic!("{line}"),
-    }
+    let (settings, complaints) = &*ASKED;
+    let found = settings.get(variable).map(PathBuf::from);
+    found.unwrap_or_else(|| panic!("`pgrx-config/servers tools` gets no {variable}:\n{complaints}"))
 }
