@@ -3,6 +3,7 @@
 
 mod by_hand;
 mod clock;
+mod collision;
 mod crash;
 mod days;
 mod expiry;

@@ -11,15 +11,15 @@ use pg_once_tests::session::Session;
 use pg_once_tests::shared::{clocked, database};
 use pg_once_tests::wait;
 
-/// The key `k`, held under its lock by a claim that will fail, and who held it up.
-struct HeldUp {
+/// A key, held under its lock by a claim that will fail, and who held it up.
+pub(crate) struct HeldUp {
     gate: Session,
     claimer: Background<String>,
 }
 
 impl HeldUp {
-    /// Today's leaf gets a trigger; a session claims `k` and stands in it.
-    fn begin(db: &Database<'_>, observer: &mut Session) -> HeldUp {
+    /// Today's leaf gets a trigger; a session runs a claim and stands in it.
+    pub(crate) fn begin(db: &Database<'_>, observer: &mut Session, claim: &str) -> HeldUp {
         let leaf: String = observer
             .get("SELECT format('once.%I', leaf) FROM once.partitions WHERE state = 'current'");
         observer.run(&format!(
@@ -36,13 +36,19 @@ impl HeldUp {
         let (mut gate, mut first) = (db.session(), db.session());
         gate.run("SELECT pg_advisory_lock(1)");
         first.run("SET test.hold_up = 'yes'");
-        let claimer = first.background(|s| s.try_claim("k").expect_err("the trigger raises").code);
+        let claim = claim.to_owned();
+        let claimer = first.background(move |s| s.fails(&claim).code);
         wait::blocked(observer, claimer.pid());
         HeldUp { gate, claimer }
     }
 
     /// A session that queues for the key, to run a query when its turn comes.
-    fn queue(&self, mut s: Session, observer: &mut Session, query: &str) -> Background<bool> {
+    pub(crate) fn queue(
+        &self,
+        mut s: Session,
+        observer: &mut Session,
+        query: &str,
+    ) -> Background<bool> {
         // It has used the store before, so what it knows is in its cache.
         s.claim("another");
         let query = query.to_owned();
@@ -55,7 +61,7 @@ impl HeldUp {
     }
 
     /// The claim that stood in the trigger fails, and the key is free.
-    fn end(self) {
+    pub(crate) fn end(self) {
         let HeldUp { mut gate, claimer } = self;
         gate.run("SELECT pg_advisory_unlock(1)");
         assert_eq!(claimer.join().1, "P1234");
@@ -69,7 +75,7 @@ fn a_window_begins_when_the_turn_comes_and_not_when_the_queue_is_joined() {
     cluster.clock().set(Instant::midnight(2021, 6, 1).plus(36_000.0));
     let mut observer = db.session();
     observer.claim("load");
-    let held_up = HeldUp::begin(&db, &mut observer);
+    let held_up = HeldUp::begin(&db, &mut observer, "SELECT once.claim_once('k')");
     let claim = "SELECT once.claim_once('k', '10 minutes')";
     let queued = held_up.queue(db.session(), &mut observer, claim);
     // Longer than the window: by the time the queue was joined it would be over as it begins.
@@ -91,7 +97,7 @@ fn a_turn_that_comes_after_midnight_is_a_claim_of_the_new_day() {
     cluster.clock().set(midnight.plus(-60.0));
     let mut observer = db.session();
     observer.claim("load");
-    let held_up = HeldUp::begin(&db, &mut observer);
+    let held_up = HeldUp::begin(&db, &mut observer, "SELECT once.claim_once('k')");
     let queued = held_up.queue(db.session(), &mut observer, "SELECT once.claim_once('k', '1 day')");
     cluster.clock().set(midnight.plus(60.0));
     held_up.end();
@@ -113,7 +119,7 @@ fn a_day_that_is_attached_while_a_claimer_queues_is_looked_into() {
              SELECT 'k', day - interval '1 hour', day + interval '6 days'
                FROM date_trunc('day', clock_timestamp(), 'UTC') AS day",
     );
-    let held_up = HeldUp::begin(&db, &mut observer);
+    let held_up = HeldUp::begin(&db, &mut observer, "SELECT once.claim_once('k')");
     let single = held_up.queue(db.session(), &mut observer, "SELECT once.claim_once('k')");
     let batch =
         held_up.queue(db.session(), &mut observer, "SELECT claimed FROM once.claim_many('{k}')");
