@@ -94,6 +94,15 @@ def unpacked(name, how, package, what):
     return folder
 
 
+def said(*command):
+    """What a program says; nothing where it does not run."""
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 def release():
     """What this operating system calls itself."""
     try:
