@@ -1,6 +1,8 @@
 //! Ten, four hundred and a thousand older days: what a claim locks does not grow with them, and neither does
 //! what it reads, as long as the days are over or were never written to. Counted, not timed.
 
+use std::time::Duration;
+
 use pg_once_tests::database::Database;
 use pg_once_tests::session::Session;
 use pg_once_tests::shared::database;
@@ -86,7 +88,8 @@ fn pages(db: &Database<'_>, store: &str, word: &str) -> i64 {
 #[test]
 fn a_claim_locks_and_reads_the_same_with_ten_older_days_and_with_a_thousand() {
     let db = database();
-    let mut s = db.session();
+    // A thousand leaves are soon made, but a busy machine may take minutes.
+    let mut s = db.session().patience(Duration::from_secs(300));
     let stores = SIZES.map(|older| store_of(&mut s, older));
     let days = s.column::<i32>("SELECT days FROM once.stores ORDER BY days");
     assert_eq!(days, SIZES.map(|older| older + 4), "all of them are there");
