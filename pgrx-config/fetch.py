@@ -94,6 +94,15 @@ def unpacked(name, how, package, what):
     return folder
 
 
+def said(*command):
+    """What a program says; nothing where it does not run."""
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
 def release():
     """What this operating system calls itself."""
     try:
@@ -104,7 +113,7 @@ def release():
         return "this system"
 
 
-def _offered(package):
+def offered(package):
     """Whether apt would install the package: True, False, or None when its lists are empty."""
     if not shutil.which("apt-cache"):
         return None
@@ -114,6 +123,16 @@ def _offered(package):
     if "Candidate:" in policy and "Candidate: (none)" not in policy:
         return True
     return False if lists else None
+
+
+def _keep_links_inside(folder):
+    """Links to a file of the same unpacked packages lead there, and not to where it would be installed."""
+    for path in glob.glob(os.path.join(folder, "**"), recursive=True):
+        if os.path.islink(path) and os.readlink(path).startswith("/"):
+            inside = folder + os.readlink(path)
+            if os.path.lexists(inside):
+                os.unlink(path)
+                os.symlink(os.path.relpath(inside, os.path.dirname(path)), path)
 
 
 def unpacked_debian(name, package):
@@ -132,7 +151,7 @@ def unpacked_debian(name, package):
 
         say(f"getting {package}: the Debian package and what it needs, unpacked and not installed")
         try:
-            if not _offered(package):
+            if not offered(package):
                 # No lists on this system, or old ones: lists of our own.
                 for needed in ("lists/partial", "cache/archives/partial"):
                     os.makedirs(os.path.join(part, needed))
@@ -144,6 +163,7 @@ def unpacked_debian(name, package):
             for archive in glob.glob(os.path.join(part, "*.deb")):
                 run("dpkg-deb", "-x", archive, part)
                 os.unlink(archive)
+            _keep_links_inside(part)
         except (OSError, subprocess.CalledProcessError):
             return None
         for needed in ("lists", "cache"):
@@ -157,7 +177,7 @@ def debian(packages, what, wanted_by):
     names = " ".join(packages)
     if account() is None or not shutil.which("apt-get"):
         for package in packages:
-            if _offered(package) is False:
+            if offered(package) is False:
                 raise NotPackaged(f"{what}: {release()} has no package {package}")
         raise Missing(f"{wanted_by} needs {what}: let root run `apt-get install {names}`")
     log = os.path.join(home(), "servers", "apt.log")
@@ -166,13 +186,29 @@ def debian(packages, what, wanted_by):
             return subprocess.run(["apt-get", "-y", "-o", "DPkg::Lock::Timeout=300", *command],
                                   env=dict(os.environ, DEBIAN_FRONTEND="noninteractive"),
                                   stdin=subprocess.DEVNULL, stdout=out, stderr=out).returncode == 0
-        if not all(_offered(package) for package in packages):
+        if not all(offered(package) for package in packages):
             run("update")
         for package in packages:
-            if _offered(package) is False:
+            if offered(package) is False:
                 raise NotPackaged(f"{what}: {release()} has no package {package}")
         say(f"installing {what}: {names}")
         install = ["install", "--no-install-recommends", *packages]
         # Old lists name files that the mirrors no longer have: once more with new ones.
         if not run(*install) and not (run("update") and run(*install)):
             raise Missing(f"{what}: `apt-get install {names}` failed, see {log}")
+
+
+def from_debian(name, packages, look):
+    """A thing of the system, or of the first of the packages there is: root installs it, anyone else unpacks it."""
+    if look(""):
+        return look("")
+    names = packages.split(",")
+    package = next((each for each in names if offered(each)), names[0])
+    if account() is None:
+        folder = unpacked_debian(name, package)
+        if folder and look(folder):
+            return look(folder)
+    debian([package], package, "make test")
+    if not look(""):
+        raise Missing(f"make test needs {name}: the package {package} of this system is too old")
+    return look("")

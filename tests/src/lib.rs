@@ -12,6 +12,7 @@
 //! - [`database`], [`shared`]: one database a test on a cluster shared by a binary
 //! - [`session`], [`failure`], [`background`]: a connection, its errors, a statement that waits
 //! - [`look`]: what a store and the catalog say
+//! - [`tools`]: programs and packages of other kinds of clients
 //! - [`hang`], [`wait`], [`race`]: bounded waiting, and many sessions at once
 //! - [`oracle`]: what claims must answer, as a model in memory
 
@@ -30,5 +31,6 @@ pub mod server;
 pub mod session;
 pub mod shared;
 pub mod standby;
+pub mod tools;
 pub mod wait;
 pub mod warden;

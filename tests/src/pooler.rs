@@ -4,7 +4,7 @@
 //! connection, where a prepared statement of its own does not exist.
 
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -26,16 +26,21 @@ pub struct Pooler {
 impl Pooler {
     /// Starts pgbouncer in transaction mode with a number of server connections for each database.
     pub fn start(cluster: &Cluster, connections: u32) -> Pooler {
-        let program = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"]
+        let named = std::env::var("PG_ONCE_PGBOUNCER").ok();
+        let installed = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer", "/usr/local/bin/pgbouncer"];
+        let program = named
             .into_iter()
-            .find(|path| std::path::Path::new(path).exists())
-            .expect("pgbouncer is missing: install the package `pgbouncer`");
+            .chain(installed.map(str::to_owned))
+            .find(|path| Path::new(path).exists())
+            .expect("pgbouncer is missing: install the package `pgbouncer`, or set PG_ONCE_PGBOUNCER to the program");
         let folder = warden::folder("p");
         std::fs::write(folder.join("users"), "\"postgres\" \"\"\n").expect("our folder");
+        // JDBC sets extra_float_digits as it connects, which pgbouncer takes from nobody unless told.
         let settings = format!(
             "[databases]\n* = host={socket} port=5432\n[pgbouncer]\nlisten_addr =\nlisten_port = {PORT}\n\
              unix_socket_dir = {folder}\nauth_type = trust\nauth_file = {folder}/users\npool_mode = transaction\n\
-             default_pool_size = {connections}\nmax_client_conn = 200\n",
+             default_pool_size = {connections}\nmax_client_conn = 400\n\
+             ignore_startup_parameters = extra_float_digits\n",
             socket = cluster.folder().display(),
             folder = folder.display(),
         );
@@ -53,6 +58,11 @@ impl Pooler {
         let socket = folder.join(format!(".s.PGSQL.{PORT}"));
         wait::until("pgbouncer listens", || UnixStream::connect(&socket).is_ok());
         Pooler { folder, process }
+    }
+
+    /// Folder of its socket and its port: what a client of another kind connects to.
+    pub fn place(&self) -> (&Path, u16) {
+        (&self.folder, PORT)
     }
 
     /// A client of a database, as the superuser.

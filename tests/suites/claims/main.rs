@@ -2,6 +2,7 @@
 //! memory, privileges and look-up paths. One shared cluster, one database a test.
 
 mod batch;
+mod drivers;
 mod encodings;
 mod errors;
 mod first;
@@ -11,6 +12,7 @@ mod memory;
 mod outcomes;
 mod plans;
 mod privileges;
+mod scale;
 mod schema;
 mod transactions;
 mod ttl;

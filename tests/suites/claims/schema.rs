@@ -150,6 +150,44 @@ fn installing_refuses_a_schema_that_somebody_made_beforehand() {
 }
 
 #[test]
+fn installing_uses_no_operator_and_no_function_that_somebody_planted_beforehand() {
+    let db = cluster().create("");
+    let plain = db.role("plain");
+    let mut admin = db.session();
+    admin.run(&format!("GRANT CREATE ON SCHEMA public TO {plain}"));
+    let mut s = db.session_of(&plain);
+    // Each fits a call in the script better than, or as well as, PostgreSQL's own: oid = regclass has no
+    // operator of its own there.
+    s.run(
+        "CREATE FUNCTION public.planted(oid, regclass) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RAISE 'planted'; END $$;
+         CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.planted);
+         CREATE FUNCTION public.min(date) RETURNS date LANGUAGE plpgsql AS $$ BEGIN RAISE 'planted'; END $$;
+         CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'planted'; END $$;
+         CREATE DOMAIN public.text AS pg_catalog.text; CREATE DOMAIN public.regclass AS pg_catalog.regclass",
+    );
+    admin.run("SET search_path = public, pg_catalog; CREATE EXTENSION pg_once; RESET search_path");
+    assert!(admin.claim("k"));
+    assert_eq!(admin.get::<i64>("SELECT days::bigint FROM once.stores"), 4);
+    let states: i64 = admin.get("SELECT count(DISTINCT state) FROM once.partitions");
+    assert_eq!(states, 2, "today and the days ahead");
+    // The question itself would fall for them.
+    admin.run("SET search_path = pg_catalog");
+    let relied_on: Vec<String> = admin.column(
+        "SELECT pg_describe_object(classid, objid, objsubid) FROM pg_depend
+          WHERE (refclassid = 'pg_proc'::regclass AND refobjid IN
+                    (SELECT oid FROM pg_proc WHERE pronamespace = 'public'::regnamespace)
+              OR refclassid = 'pg_operator'::regclass AND refobjid IN
+                    (SELECT oid FROM pg_operator WHERE oprnamespace = 'public'::regnamespace)
+              OR refclassid = 'pg_type'::regclass AND refobjid IN
+                    (SELECT oid FROM pg_type WHERE typnamespace = 'public'::regnamespace))
+            AND NOT (classid = 'pg_operator'::regclass OR classid = 'pg_type'::regclass
+                  OR classid = 'pg_proc'::regclass AND objid IN
+                    (SELECT oid FROM pg_proc WHERE pronamespace = 'public'::regnamespace))",
+    );
+    assert_eq!(relied_on, [""; 0]);
+}
+
+#[test]
 fn an_ordinary_user_cannot_install_it() {
     let db = cluster().create("");
     let plain = db.role("plain");

@@ -11,4 +11,5 @@ mod layers;
 mod manifest;
 mod script;
 mod source;
+mod spotted;
 mod text;

@@ -3,6 +3,7 @@
 
 mod by_hand;
 mod clock;
+mod collision;
 mod crash;
 mod days;
 mod expiry;
@@ -11,5 +12,7 @@ mod midnight;
 mod missing_day;
 mod mixed_batch;
 mod pages;
+mod queue;
 mod race;
 mod schedule;
+mod waiters;

@@ -4,6 +4,7 @@
 //! committed.
 
 mod docs;
+mod isolation;
 
 use std::path::{Path, PathBuf};
 
