@@ -7,7 +7,7 @@
 //! at weekends is not away on Sunday.
 
 use super::cache::{self, Leaf};
-use super::pauses;
+use super::pauses::{self, StorePauses};
 use super::sql;
 use crate::domain::day::{Day, Instant};
 use crate::error::Refusal;
@@ -34,20 +34,20 @@ fn days_between(newer: &Leaf, older: &Leaf) -> i32 {
 }
 
 /// Whether something is to be settled about a store, as far as can be told for nothing: asked by a claim.
-pub fn is_in_question(
-    leaves: &[Leaf],
-    away_since: Option<Instant>,
-    now: Instant,
-    days: i32,
-) -> bool {
+pub fn is_in_question(leaves: &[Leaf], known: &StorePauses, now: Instant, days: i32) -> bool {
     if days == 0 {
         return false;
     }
     let Some(newest) = written(leaves, now).next() else { return false };
-    match away_since {
+    match known.away_since {
         Some(since) => newest.range.from > since,
-        None => Day::of(now).0 - Day::of(newest.range.to - 1).0 > days,
+        None => Day::of(now).0 - Day::of(newest.range.to - 1).0 > days && !is_known(known, newest),
     }
+}
+
+/// Whether the absence after a leaf is known already: it may have been ended by hand.
+fn is_known(known: &StorePauses, last_before: &Leaf) -> bool {
+    known.last_away >= Some(last_before.range.from)
 }
 
 /// Finds out whether the store is or was away, and writes it down, in the current transaction.
@@ -71,7 +71,8 @@ pub fn settle(store: Oid, now: Instant, days: i32) -> Result<(), Refusal> {
     }
     let usual = |pairs: &[&Leaf]| pairs.windows(2).map(|p| days_between(p[0], p[1])).max();
     let empty = Day::of(now).0 - Day::of(newest.range.to - 1).0 - 1;
-    if empty >= days + usual(&written).unwrap_or(0).max(0)
+    if !is_known(&known, newest)
+        && empty >= days + usual(&written).unwrap_or(0).max(0)
         && let Some(since) = last_claim(newest.table)?
     {
         return pauses::record_away(store, since, Instant::MAX);
@@ -79,8 +80,7 @@ pub fn settle(store: Oid, now: Instant, days: i32) -> Result<(), Refusal> {
     // One that began and ended between two looks.
     if let [back, gone, ..] = written[..] {
         let empty = days_between(back, gone);
-        let is_known = known.all.end(back.range.from - 1, back.range.from) > back.range.from;
-        if !is_known
+        if !is_known(&known, gone)
             && empty >= days + usual(&written[1..]).unwrap_or(0).max(0)
             && let Some(since) = last_claim(gone.table)?
             && let Some(until) = claimed_after(back.table, Instant::MIN)?

@@ -110,7 +110,7 @@ impl Store {
     /// Whether an absence is to be found out about before a claim is made. Says so once.
     pub fn is_in_question(&self, now: Instant, away_days: i32) -> bool {
         !self.asked.replace(true)
-            && away::is_in_question(&self.leaves, self.pauses.away_since, now, away_days)
+            && away::is_in_question(&self.leaves, &self.pauses, now, away_days)
     }
 
     /// The name, for messages.

@@ -19,12 +19,15 @@ pub struct StorePauses {
     pub all: Pauses,
     /// Since when an absence lasts that is not over.
     pub away_since: Option<Instant>,
+    /// When the last absence that is known began, over or not.
+    pub last_away: Option<Instant>,
 }
 
 /// The pauses of a store as the catalog has them now.
 pub fn of(store: Oid) -> Result<StorePauses, Refusal> {
     let pauses = bounds::relation_in(schema()?, c"store_pause").ok_or(Refusal::NotInstalled)?;
-    let (mut holds, mut all, mut away_since) = (Vec::new(), Vec::new(), None);
+    let (mut holds, mut all) = (Vec::new(), Vec::new());
+    let (mut away_since, mut last_away) = (None, None);
     table::for_each_row(pauses, |row| {
         let Some(span) = row.instant(1).zip(row.instant(2)) else { return };
         if row.oid(0) != Some(store) {
@@ -33,11 +36,15 @@ pub fn of(store: Oid) -> Result<StorePauses, Refusal> {
         all.push(span);
         if row.boolean(3) == Some(true) {
             holds.push(span);
-        } else if span.1 == Instant::MAX {
+            return;
+        }
+        last_away = last_away.max(Some(span.0));
+        if span.1 == Instant::MAX {
             away_since = Some(span.0);
         }
     });
-    Ok(StorePauses { holds: Pauses::new(holds), all: Pauses::new(all), away_since })
+    let (holds, all) = (Pauses::new(holds), Pauses::new(all));
+    Ok(StorePauses { holds, all, away_since, last_away })
 }
 
 /// Begins a hold, or changes the one in force.

@@ -51,8 +51,13 @@ impl Clock {
             .env("NO_FAKE_STAT", "1");
     }
 
-    /// Sets the clock to an instant; it runs on from there.
+    /// Sets the clock to an instant that is not in the future; it runs on from there.
+    #[track_caller]
     pub fn set(&self, instant: Instant) {
+        assert!(
+            instant.0 <= real() + 1.0,
+            "in the future no timeout would ever end a wait: see above"
+        );
         self.write(instant.0 - real());
     }
 

@@ -57,7 +57,7 @@ fn a_retention_below_the_horizon_is_an_error_and_its_remedy_raises_it() {
 fn days_running_out_and_maintenance_overdue_are_told_before_claims_feel_it() {
     let cluster = clocked();
     let db = cluster.database();
-    let origin = Instant::midnight(2050, 4, 4).plus(43_200.0);
+    let origin = Instant::midnight(2005, 4, 4).plus(43_200.0);
     cluster.clock().set(origin);
     let mut s = db.session();
     s.run("SELECT once.create_store('s', retry_horizon => '3 days')");
@@ -111,7 +111,7 @@ fn a_leaf_that_carries_more_than_ours_is_told_by_name() {
 fn a_postponed_drop_names_the_session_in_the_way() {
     let cluster = clocked();
     let db = cluster.database();
-    let origin = Instant::midnight(2051, 4, 4).plus(43_200.0);
+    let origin = Instant::midnight(2006, 4, 4).plus(43_200.0);
     cluster.clock().set(origin);
     let (mut s, mut reader) = (db.session(), db.session());
     s.run("SELECT once.create_store('s', retry_horizon => '1 hour', retention => '1 hour')");
@@ -134,7 +134,7 @@ fn a_postponed_drop_names_the_session_in_the_way() {
 fn the_log_tells_of_every_leaf_and_is_bounded() {
     let cluster = clocked();
     let db = cluster.database();
-    let origin = Instant::midnight(2052, 4, 4).plus(43_200.0);
+    let origin = Instant::midnight(2007, 4, 4).plus(43_200.0);
     cluster.clock().set(origin);
     let mut s = db.session();
     s.run("SELECT once.create_store('s', retention => '1 hour')");

@@ -69,7 +69,7 @@ fn a_pause_makes_a_store_remember_for_longer() {
     s.claim("load");
     s.run("INSERT INTO once.store_pause VALUES ('once.processed_events', clock_timestamp() - interval '9 days',
              clock_timestamp() - interval '2 days', true, 'by hand', 'postgres')");
-    s.run("COMMENT ON TABLE once.processed_events IS 'a change that every session hears of'");
+    s.run("SELECT once.alter_store('processed_events', note => 'a change that every session hears of')");
     let outcome =
         "SELECT outcome::text FROM once.claim('k', event_time => clock_timestamp() - interval ";
     assert_eq!(s.get::<String>(&format!("{outcome} '15 days')")), "too_late");
