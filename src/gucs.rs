@@ -2,12 +2,25 @@
 
 use crate::domain::day::DAY;
 use crate::domain::key::MAX_KEY_BYTES;
-use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
+use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
 static MAX_KEY: GucSetting<i32> = GucSetting::<i32>::new(1024);
 static PRECREATE_DAYS: GucSetting<i32> = GucSetting::<i32>::new(3);
 static DEFAULT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60);
 static HORIZON_FACTOR: GucSetting<i32> = GucSetting::<i32>::new(3);
+
+static TRACK_CLAIMS: GucSetting<bool> = GucSetting::<bool>::new(true);
+static LOG_DUPLICATES: GucSetting<LogDuplicates> =
+    GucSetting::<LogDuplicates>::new(LogDuplicates::Off);
+
+/// Values of `pg_once.log_duplicates`.
+#[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
+enum LogDuplicates {
+    #[name = c"off"]
+    Off,
+    #[name = c"sample"]
+    Sample,
+}
 
 /// Minutes in a year of 366 days.
 const YEAR: i32 = 366 * 24 * 60;
@@ -54,6 +67,36 @@ pub fn define() {
         GucContext::Suset,
         GucFlags::default(),
     );
+    define_what_is_seen();
+}
+
+fn define_what_is_seen() {
+    GucRegistry::define_bool_guc(
+        c"pg_once.track_claims",
+        c"Counts what claims are answered, for the views once.stat_claims and once.retention_advice.",
+        c"",
+        &TRACK_CLAIMS,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_enum_guc(
+        c"pg_once.log_duplicates",
+        c"Writes duplicates to the server's log, without their keys.",
+        c"sample: of a session's duplicates the first and each hundredth after it, at most one a second.",
+        &LOG_DUPLICATES,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+}
+
+/// `pg_once.track_claims`.
+pub fn track_claims() -> bool {
+    TRACK_CLAIMS.get()
+}
+
+/// `pg_once.log_duplicates`: whether it is `sample`.
+pub fn sample_duplicates() -> bool {
+    LOG_DUPLICATES.get() == LogDuplicates::Sample
 }
 
 /// `pg_once.max_key_bytes`.

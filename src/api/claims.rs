@@ -79,7 +79,10 @@ fn claim_one(
     let terms = Terms { store: given(store, "store")?, effect, ttl: ttl.map(span), wait };
     let settings = settings();
     check(key, effect, &settings)?;
-    Arbiter::new(&terms, &settings).claim(&Text::new(key))
+    let mut arbiter = Arbiter::new(&terms, &settings);
+    let answer = arbiter.claim(&Text::new(key))?;
+    arbiter.settle();
+    Ok(answer)
 }
 
 /// Claims a key and gives the whole answer; `wait` false answers in_progress instead of waiting for

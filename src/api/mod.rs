@@ -6,6 +6,7 @@
 
 mod claims;
 mod maintenance;
+mod statistics;
 mod stores;
 
 use crate::claim::Settings;
@@ -13,6 +14,7 @@ use crate::domain::window::Span;
 use crate::error::Refusal;
 use crate::gucs;
 use crate::pg::session;
+use crate::stats::Wanted;
 use pgrx::datum::Interval;
 
 /// The settings a claim needs, as they are now.
@@ -22,6 +24,7 @@ fn settings() -> Settings {
         default_retention: gucs::default_retention(),
         precreate_days: gucs::precreate_days(),
         clock: session::now,
+        measured: Wanted { counts: gucs::track_claims(), samples: gucs::sample_duplicates() },
     }
 }
 

@@ -85,7 +85,7 @@ fn leaf_day(leaf: Oid) -> Option<Date> {
 }
 
 /// A name as a string. Where the database's encoding is not UTF-8 only ASCII is one.
-fn store_name(name: Option<&[u8]>) -> Result<String, Refusal> {
+pub(super) fn store_name(name: Option<&[u8]>) -> Result<String, Refusal> {
     match std::str::from_utf8(given(name, "name")?) {
         Ok(name) => Ok(name.to_owned()),
         Err(_) => Err(Refusal::NameEncoding),

@@ -126,7 +126,7 @@ fn find(name: &str) -> Result<Option<Oid>, Refusal> {
 }
 
 /// The store of this name if the current user owns it.
-fn owned(name: &str) -> Result<Oid, Refusal> {
+pub fn owned(name: &str) -> Result<Oid, Refusal> {
     let unknown = || Refusal::UnknownStore(name.to_owned());
     let store = find(name)?.ok_or_else(unknown)?;
     cache::retention_of(store)?.ok_or_else(unknown)?;

@@ -27,6 +27,7 @@ use crate::pg::session;
 use crate::pg::snapshot::{self, View};
 use crate::pg::text::Text;
 use crate::pg::tuple::{Bulk, NewRow, Replaced, Strength};
+use crate::stats::Meter;
 use crate::storage::OpenLeaf;
 use pgrx::pg_sys::TransactionId;
 use std::rc::Rc;
@@ -43,6 +44,7 @@ pub struct Arbiter<'a> {
     pinned: bool,
     in_bulk: bool,
     desk: Option<Desk>,
+    meter: Meter<'a>,
 }
 
 /// What is open: today's leaf to write to, and of the store's leaves, place by place, those that were
@@ -80,6 +82,7 @@ impl<'a> Arbiter<'a> {
             pinned: snapshot::is_pinned(),
             in_bulk: false,
             desk: None,
+            meter: Meter::new(settings.measured, terms.store, terms.effect),
         }
     }
 
@@ -91,6 +94,22 @@ impl<'a> Arbiter<'a> {
 
     /// Claims one key, which the caller has checked.
     pub fn claim(&mut self, key: &Text) -> Result<Answer, Refusal> {
+        let answer = self.decide(key)?;
+        self.meter.answered(answer.outcome.kind(), answer.window);
+        Ok(answer)
+    }
+
+    /// What the call answers for a key that came in it before.
+    pub fn repeated(&mut self) {
+        self.meter.repeated();
+    }
+
+    /// The call has all its answers: they are counted.
+    pub fn settle(self) {
+        self.meter.settle();
+    }
+
+    fn decide(&mut self, key: &Text) -> Result<Answer, Refusal> {
         loop {
             let mut desk = match self.desk.take() {
                 Some(desk) => desk,
@@ -110,7 +129,8 @@ impl<'a> Arbiter<'a> {
                         return Ok(Answer { outcome: Outcome::InProgress, window: None });
                     }
                     desk.prepare_to_wait(place);
-                    desk.leaf_at(place).wait_for(xid, &found);
+                    let leaf = desk.leaf_at(place);
+                    self.meter.wait(self.settings.clock, || leaf.wait_for(xid, &found));
                     self.desk = Some(self.resumed(desk));
                 }
                 Look::RowBusy => {
@@ -118,7 +138,9 @@ impl<'a> Arbiter<'a> {
                         return Ok(Answer { outcome: Outcome::InProgress, window: None });
                     }
                     desk.prepare_to_wait(None);
-                    desk.today.wait_for_row(Strength::for_key(key, &self.effect));
+                    let strength = Strength::for_key(key, &self.effect);
+                    let today = &desk.today;
+                    self.meter.wait(self.settings.clock, || today.wait_for_row(strength));
                     self.desk = Some(self.resumed(desk));
                 }
                 Look::LeafBusy(place) => {
@@ -196,6 +218,7 @@ impl<'a> Arbiter<'a> {
         let store = Rc::clone(&desk.store);
         let number = lock_number(store.table.to_u32(), self.terms.effect, key.bytes());
         let (_key_lock, now) = OwnLock::key(number);
+        self.meter.looked(store.table, now);
         let leaf = &store.leaves[desk.place];
         if !store.is_current() || !leaf.holds(now) {
             return Ok(Look::Stale);

@@ -26,12 +26,14 @@ pub fn claim_many(
     for place in in_order(keys) {
         let bytes = keys[place];
         if previous == Some(bytes) {
+            arbiter.repeated();
             continue;
         }
         previous = Some(bytes);
         key.set(bytes);
         claimed[place] = arbiter.claim(&key)?.outcome == Outcome::Claimed;
     }
+    arbiter.settle();
     Ok(claimed)
 }
 
