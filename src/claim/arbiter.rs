@@ -105,7 +105,7 @@ impl<'a> Arbiter<'a> {
     }
 
     /// The call has all its answers: they are counted.
-    pub fn settle(self) {
+    pub fn settle(&mut self) {
         self.meter.settle();
     }
 

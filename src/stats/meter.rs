@@ -41,7 +41,7 @@ impl<'a> Meter<'a> {
             effect,
             looked: Cell::new((Oid::INVALID, 0)),
             waited: Cell::new(None),
-            tally: Tally::default(),
+            tally: Tally::new(),
         }
     }
 
@@ -86,9 +86,9 @@ impl<'a> Meter<'a> {
     }
 
     /// The call has its answer.
-    pub fn settle(self) {
+    pub fn settle(&mut self) {
         let (store, now) = self.looked.get();
-        if let Some(table) = self.table {
+        if let Some(table) = self.table.take() {
             places::add(&table, &Subject { store, effect: self.effect }, &self.tally, now);
         }
     }

@@ -1,12 +1,14 @@
 //! The entries this session has counted in, so that the next call finds its own without the table's lock.
 
-use super::layout::ENTRIES;
 use super::table::{Place, Subject, Table};
 use super::tally::Tally;
 use crate::domain::day::Instant;
 use pgrx::pg_sys::Oid;
 use std::cell::RefCell;
-use std::collections::HashMap;
+
+/// Places for what is remembered, one for each remainder of a subject's identity: of two subjects that
+/// share one, each is looked up again after the other was.
+const REMEMBERED: u64 = 512;
 
 struct Known {
     store: Oid,
@@ -15,36 +17,26 @@ struct Known {
 }
 
 thread_local! {
-    /// By the subject's identity. Never more than there are entries: then all are forgotten.
-    static KNOWN: RefCell<HashMap<u64, Known>> = RefCell::default();
+    static KNOWN: RefCell<Vec<Option<Known>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Adds to the entry of a subject.
 pub fn add(table: &Table, subject: &Subject, tally: &Tally, now: Instant) {
-    if remembered(subject).is_some_and(|place| table.add(place, tally)) {
-        return;
-    }
-    let place = table.place(subject, now);
-    remember(subject, place);
-    // One that changed hands in this moment: rather counted nowhere than as somebody else's.
-    table.add(place, tally);
-}
-
-fn remembered(subject: &Subject) -> Option<Place> {
     KNOWN.with(|known| {
-        let known = known.borrow();
-        let known = known.get(&subject.identity())?;
-        (known.store == subject.store && *known.effect == *subject.effect).then_some(known.place)
-    })
-}
-
-fn remember(subject: &Subject, place: Place) {
-    let Subject { store, effect } = *subject;
-    KNOWN.with(|known| {
-        let mut known = known.borrow_mut();
-        if known.len() == ENTRIES {
-            known.clear();
+        // Nothing that is called here comes back to this function.
+        let Ok(mut known) = known.try_borrow_mut() else { return };
+        known.resize_with(REMEMBERED as usize, || None);
+        let slot = (subject.identity() % REMEMBERED) as usize;
+        let is_it =
+            |known: &&Known| known.store == subject.store && *known.effect == *subject.effect;
+        let place = known[slot].as_ref().filter(is_it).map(|known| known.place);
+        if place.is_some_and(|place| table.add(place, tally)) {
+            return;
         }
-        known.insert(subject.identity(), Known { store, effect: effect.into(), place });
+        let place = table.place(subject, now);
+        let Subject { store, effect } = *subject;
+        known[slot] = Some(Known { store, effect: effect.into(), place });
+        // One that changed hands in this moment: rather counted nowhere than as somebody else's.
+        table.add(place, tally);
     });
 }

@@ -90,10 +90,8 @@ impl Table {
         if self.0.words[word(entry, at::CHANGES)].load(Acquire) != changes {
             return false;
         }
-        for (field, &count) in tally.counts() {
-            if count != 0 {
-                self.0.words[word(entry, field)].fetch_add(count, Relaxed);
-            }
+        for (field, count) in tally.counts() {
+            self.0.words[word(entry, field)].fetch_add(count, Relaxed);
         }
         let oldest = word(entry, at::OLDEST);
         if self.load(oldest) < tally.oldest {
