@@ -11,12 +11,16 @@
 
 use super::{procedure, unwinding};
 use pgrx::pg_sys;
+use std::ffi::CStr;
 use std::mem::size_of;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// What the memory is for.
 pub struct Plan {
+    /// What it is known by; another name wherever the words mean something else, so that sessions with an
+    /// older library and with a newer one do not share it.
+    pub name: &'static CStr,
     /// How many words; all are zero at first.
     pub words: usize,
     /// Called once in the postmaster, with words that nobody else can reach yet.
@@ -31,8 +35,8 @@ struct Head {
     lock: pg_sys::LWLock,
 }
 
-/// The name under which the memory, the named segment and waits for the lock are known.
-const NAME: &std::ffi::CStr = c"pg_once";
+/// What waits for the lock show in pg_stat_activity.
+const LOCK_NAME: &CStr = c"pg_once";
 
 static PLAN: OnceLock<Plan> = OnceLock::new();
 /// Null until this process (or the postmaster it was forked from) has the memory.
@@ -53,6 +57,10 @@ pub fn define(plan: Plan) {
             pg_sys::shmem_startup_hook = Some(on_startup);
         }
     }
+}
+
+fn name() -> &'static CStr {
+    PLAN.get().map_or(c"", |plan| plan.name)
 }
 
 fn size() -> usize {
@@ -81,7 +89,7 @@ extern "C-unwind" fn on_startup() {
             before();
         }
         let mut found = false;
-        let place = pg_sys::ShmemInitStruct(NAME.as_ptr(), size(), &mut found);
+        let place = pg_sys::ShmemInitStruct(name().as_ptr(), size(), &mut found);
         if !found {
             initialise(place);
         }
@@ -147,7 +155,7 @@ impl Area {
         // SAFETY: the tranche was given out when the lock was initialised; the name is static.
         unsafe {
             let tranche = i32::from((*self.lock).tranche);
-            pg_sys::LWLockRegisterTranche(tranche, NAME.as_ptr());
+            pg_sys::LWLockRegisterTranche(tranche, LOCK_NAME.as_ptr());
         }
     }
 
@@ -212,7 +220,8 @@ fn get_segment() {
     // the server, and the mapping by this process, until they end. A segment's address is aligned to a page.
     unsafe {
         let mut found = false;
-        let place = pg_sys::GetNamedDSMSegment(NAME.as_ptr(), size(), Some(initialise), &mut found);
+        let place =
+            pg_sys::GetNamedDSMSegment(name().as_ptr(), size(), Some(initialise), &mut found);
         Area::at(place.cast()).name_the_lock();
         BASE.store(place.cast(), Ordering::Relaxed);
     }

@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Below the data folder, which is where the postmaster runs.
 const FILE: &str = "pg_stat/pg_once.stat";
 
-/// The first word: changes with whatever the words mean.
+/// The first word: changes with whatever the words mean, as [`layout::NAME`](super::layout::NAME) does.
 const VERSION: u64 = u64::from_be_bytes(*b"pgonce\0\x01");
 
 /// Fills the words from the file, if there is one.

@@ -49,7 +49,12 @@ thread_local! {
 
 /// Called when the library is loaded.
 pub fn prepare() {
-    shmem::define(Plan { words: layout::WORDS, load: file::load, save: file::save });
+    shmem::define(Plan {
+        name: layout::NAME,
+        words: layout::WORDS,
+        load: file::load,
+        save: file::save,
+    });
 }
 
 /// Whether anything can be counted in this server.

@@ -148,6 +148,29 @@ fn without_preload_the_counts_live_as_long_as_the_server_or_there_are_none() {
 }
 
 #[test]
+fn a_standby_has_counts_of_its_own_which_are_none_until_it_is_promoted() {
+    for kind in [preload, counting] {
+        let primary = kind(Cluster::build()).durable().start();
+        let db = primary.database();
+        let mut p = db.session();
+        p.claim("k");
+        p.claim("k");
+        let standby = primary.standby();
+        let mut s = standby.connect(db.name());
+        pg_once_tests::standby::caught_up(&mut p, &mut s);
+        assert_eq!(s.fails("SELECT once.claim_once('k')").code, "25006");
+        s.run("SELECT * FROM once.lookup('k'); SELECT once.stat_reset()");
+        assert_eq!(s.get::<i64>("SELECT count(*) FROM once.stat_claims"), 0);
+        assert_eq!(s.get::<String>("SELECT verdict FROM once.retention_advice"), "too few");
+        drop(p);
+        primary.stop("immediate");
+        standby.promote();
+        assert!(!s.claim("k"));
+        assert_eq!(answers(&mut s), (0, 1));
+    }
+}
+
+#[test]
 fn a_server_that_runs_alone_counts_or_does_without_and_keeps_what_was_counted() {
     use std::io::Write;
     use std::process::Stdio;
