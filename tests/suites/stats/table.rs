@@ -52,7 +52,6 @@ fn more_effects_than_entries_are_counted_together_and_refuse_nothing() {
     let mut o = other.session();
     o.claim("k");
     assert_eq!(rows_and_rest(&mut o), (0, Some(301)));
-    drop(o);
 
     // A store that is dropped leaves its entries to others, who need not be told. A minute later, because
     // entries are not searched for more often.
@@ -61,8 +60,7 @@ fn more_effects_than_entries_are_counted_together_and_refuse_nothing() {
     cluster.clock().set(start.plus(120.0));
     claim_effects(&mut s, 1, 10, "b");
     assert_eq!(rows_and_rest(&mut s), (10, Some(301)));
-    // Also one whose last place was with the rest.
-    let mut o = other.session();
+    // Also a session whose last place was with the rest.
     o.claim("l");
     assert_eq!((answers(&mut o), rows_and_rest(&mut o)), ((1, 0), (1, Some(301))));
     // The same name again is another store.
@@ -102,6 +100,12 @@ fn entries_that_were_reset_and_those_of_dropped_databases_are_used_again() {
     claim_effects(&mut s, 2_001, 2_100, "processed_events");
     assert_eq!(counted(&mut s, "processed_events", "e5").duplicates, 1);
     assert_eq!(rows_and_rest(&mut s), (101, rest), "100 new effects and e5");
+    // The session remembers the entry that e6 had, and it is another's now.
+    s.run("SELECT count(once.claim_once('k', effect => 'e' || g)) FROM generate_series(6, 500) g");
+    assert_eq!(counted(&mut s, "processed_events", "e6").duplicates, 1);
+    assert_eq!(rows_and_rest(&mut s), (101 + 495, rest));
+    let mixed = "SELECT count(*) FROM once.stat_claims WHERE store IS NOT NULL AND claimed + duplicates <> 1";
+    assert_eq!(s.get::<i64>(mixed), 0, "an answer was added to another effect's entry");
 }
 
 #[test]
