@@ -315,7 +315,145 @@ SELECT 'warning', p.store, 'claims take the slow way into a leaf', NULL,
  WHERE p.state IN ('current', 'future') AND x.what IS NOT NULL;
 COMMENT ON VIEW once.health IS 'one row a finding: how severe, which store, what is wrong, since when, and the statement that mends it or shows more';
 
+-- ---------------------------------------------------------------------------------------------
+-- Statistics
+-- ---------------------------------------------------------------------------------------------
+
+CREATE FUNCTION once.stat_available() RETURNS boolean
+    LANGUAGE c STABLE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'stat_available_wrapper';
+COMMENT ON FUNCTION once.stat_available() IS
+    'whether claims can be counted here: on 17 and later always, before that only where pg_once is in shared_preload_libraries';
+
+CREATE FUNCTION once.stat_bounds() RETURNS bigint[]
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'stat_bounds_wrapper';
+COMMENT ON FUNCTION once.stat_bounds() IS
+    'upper bounds, inclusive, of the buckets of ages in seconds; one bucket without a bound follows the last';
+
+CREATE FUNCTION once.stat_entries() RETURNS TABLE (
+    store regclass, effect text, claimed bigint, duplicates bigint, in_progress bigint, too_late bigint,
+    mismatch bigint, waits bigint, waited_us bigint, oldest_us bigint, last_tenth bigint, ages bigint[],
+    stats_reset timestamptz
+)   LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 100 AS 'MODULE_PATHNAME', 'stat_entries_wrapper';
+COMMENT ON FUNCTION once.stat_entries() IS
+    'what the views of statistics are made of: one row for each store and effect counted in this database';
+
+CREATE FUNCTION once.stat_reset(store text DEFAULT NULL) RETURNS void
+    LANGUAGE c VOLATILE PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'stat_reset_wrapper';
+COMMENT ON FUNCTION once.stat_reset(text) IS
+    'lets the statistics of a store begin anew; NULL: of every store the caller owns, and for a superuser also of what found no place. Needs ownership of the store';
+
+CREATE VIEW once.stat_claims AS
+SELECT c.relname::text AS store,
+       e.effect,
+       e.claimed,
+       e.duplicates,
+       e.in_progress,
+       e.too_late,
+       e.mismatch,
+       e.waits,
+       e.waited_us / 1000.0::double precision      AS wait_time,
+       CASE WHEN e.duplicates > 0 THEN e.oldest_us * interval '1 microsecond' END AS oldest_duplicate,
+       e.last_tenth,
+       e.ages,
+       e.stats_reset
+  FROM once.stat_entries() e
+  LEFT JOIN pg_catalog.pg_class c ON c.oid = e.store
+ WHERE e.store IS NULL OR c.oid IS NOT NULL;
+COMMENT ON VIEW once.stat_claims IS
+    'one row for each store and effect that was claimed: what was answered since stats_reset, waits, and duplicates by age; the row without store and effect is what found no place in the table, of all databases';
+
+CREATE VIEW once.stat_duplicate_ages AS
+SELECT s.store,
+       s.effect,
+       CASE WHEN b.bound IS NULL THEN '+Inf' ELSE b.bound::text END AS le,
+       coalesce(b.bound, 'Infinity'::double precision)              AS le_seconds,
+       (sum(b.duplicates) OVER (PARTITION BY s.store, s.effect ORDER BY b.place))::bigint AS duplicates
+  FROM once.stat_claims s
+  CROSS JOIN LATERAL ROWS FROM (unnest(s.ages), unnest(once.stat_bounds()))
+                     WITH ORDINALITY AS b (duplicates, bound, place);
+COMMENT ON VIEW once.stat_duplicate_ages IS
+    'the same duplicates as a cumulative histogram, one row a bucket: how many were at most le seconds old when they came';
+
+CREATE VIEW once.retention_advice AS
+WITH entry AS (
+    SELECT e.* FROM once.stat_entries() e WHERE e.store IS NOT NULL
+), bucket AS (
+    SELECT e.store, b.place, b.bound,
+           sum(sum(b.duplicates)) OVER (PARTITION BY e.store ORDER BY b.place) AS upto,
+           sum(sum(b.duplicates)) OVER (PARTITION BY e.store)                  AS total
+      FROM entry e
+      CROSS JOIN LATERAL ROWS FROM (unnest(e.ages), unnest(once.stat_bounds()))
+                         WITH ORDINALITY AS b (duplicates, bound, place)
+     GROUP BY e.store, b.place, b.bound
+), quantile AS (
+    SELECT b.store,
+           min(b.bound) FILTER (WHERE b.upto >= 0.50 * b.total) * interval '1 second' AS p50,
+           min(b.bound) FILTER (WHERE b.upto >= 0.99 * b.total) * interval '1 second' AS p99
+      FROM bucket b
+     GROUP BY b.store
+), seen AS (
+    SELECT e.store,
+           sum(e.duplicates)::bigint                          AS duplicates,
+           sum(e.last_tenth)::bigint                          AS last_tenth,
+           max(e.oldest_us) * interval '1 microsecond'        AS oldest,
+           min(e.stats_reset)                                 AS since
+      FROM entry e
+     GROUP BY e.store
+), judged AS (
+    SELECT p.store, p.retention, p.retry_horizon, s.since,
+           coalesce(s.duplicates, 0)                          AS duplicates,
+           coalesce(s.last_tenth, 0)                          AS last_tenth,
+           CASE WHEN s.duplicates > 0 THEN s.oldest END       AS oldest,
+           CASE WHEN s.duplicates > 0 THEN least(q.p50, s.oldest) END AS p50,
+           CASE WHEN s.duplicates > 0 THEN least(coalesce(q.p99, s.oldest), s.oldest) END AS p99,
+           -- Twice the oldest, in whole hours upwards, and never below the horizon.
+           greatest(ceil(extract(epoch FROM s.oldest) * 2 / 3600) * interval '1 hour', p.retry_horizon,
+                    interval '1 hour')                        AS evidence
+      FROM once.store_policy p
+      LEFT JOIN seen s ON s.store = p.store
+      LEFT JOIN quantile q ON q.store = p.store
+), verdict AS (
+    SELECT j.*,
+           CASE WHEN NOT once.stat_available()                          THEN 'unavailable'
+                WHEN j.last_tenth > 0 OR j.oldest >= j.retention * 0.9  THEN 'cannot tell'
+                WHEN j.duplicates < 100                                 THEN 'too few'
+                WHEN clock_timestamp() - j.since < j.retention          THEN 'too short'
+                WHEN j.evidence > j.retention                           THEN 'raise'
+                WHEN j.evidence < j.retention                           THEN 'could lower'
+                ELSE 'fits' END AS verdict
+      FROM judged j
+)
+SELECT c.relname::text AS store,
+       v.since         AS observed_since,
+       v.duplicates,
+       v.p50, v.p99, v.oldest,
+       v.retention,
+       v.retention - v.oldest AS headroom,
+       v.retry_horizon,
+       CASE WHEN v.duplicates > 0 THEN v.last_tenth::double precision / v.duplicates END AS last_tenth,
+       CASE WHEN v.verdict IN ('raise', 'could lower', 'fits') THEN v.evidence END AS supported_retention,
+       v.verdict,
+       CASE v.verdict
+           WHEN 'unavailable' THEN 'claims cannot be counted: put pg_once into shared_preload_libraries'
+           WHEN 'cannot tell' THEN 'duplicates still come in the last tenth of their window; later ones are claimed anew and cannot be seen: raise ttl and retention, then look again'
+           WHEN 'too few'     THEN format('%s duplicates are too few to judge by (100 are needed): keep what the retry horizon gives', v.duplicates)
+           WHEN 'too short'   THEN 'observed for less than the retention: what comes late may not have come yet; look again then'
+           WHEN 'raise'       THEN format('the oldest duplicate leaves too little room: raise the retention to %s', v.evidence)
+           WHEN 'could lower' THEN format('%s would be twice the oldest duplicate, and no less than the retry horizon; what you know of the sender counts for more', v.evidence)
+           ELSE 'the retention is what the evidence supports' END AS advice
+  FROM verdict v
+  JOIN pg_catalog.pg_class c ON c.oid = v.store;
+COMMENT ON VIEW once.retention_advice IS
+    'one row a store: how late duplicates come against its retention, and what retention that supports; it sees only duplicates that came within their window';
+
 -- Nothing here is for PUBLIC: no USAGE on the schema, so none of the functions can be reached, and
 -- each checks the caller's privileges on the store all the same.
 REVOKE ALL ON SCHEMA once FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA once FROM PUBLIC;
+
+-- Those who watch the server read what was counted. EXECUTE is given here because a view's functions are
+-- called as its reader, and these read no table whose privileges could decide.
+REVOKE ALL ON FUNCTION once.stat_entries() FROM PUBLIC;
+GRANT USAGE ON SCHEMA once TO pg_monitor;
+GRANT EXECUTE ON FUNCTION once.stat_entries() TO pg_monitor;
+GRANT SELECT ON once.stat_claims, once.stat_duplicate_ages, once.retention_advice TO pg_monitor;

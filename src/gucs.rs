@@ -23,6 +23,19 @@ pub enum LatePolicy {
     Claim,
 }
 
+static TRACK_CLAIMS: GucSetting<bool> = GucSetting::<bool>::new(true);
+static LOG_DUPLICATES: GucSetting<LogDuplicates> =
+    GucSetting::<LogDuplicates>::new(LogDuplicates::Off);
+
+/// Values of `pg_once.log_duplicates`.
+#[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
+enum LogDuplicates {
+    #[name = c"off"]
+    Off,
+    #[name = c"sample"]
+    Sample,
+}
+
 /// Minutes in a year of 366 days.
 const YEAR: i32 = 366 * 24 * 60;
 
@@ -96,6 +109,26 @@ pub fn define() {
         GucContext::Userset,
         GucFlags::default(),
     );
+    define_what_is_seen();
+}
+
+fn define_what_is_seen() {
+    GucRegistry::define_bool_guc(
+        c"pg_once.track_claims",
+        c"Counts what claims are answered, for the views once.stat_claims and once.retention_advice.",
+        c"",
+        &TRACK_CLAIMS,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_enum_guc(
+        c"pg_once.log_duplicates",
+        c"Writes duplicates to the server's log, without their keys.",
+        c"sample: of a session's duplicates the first and each hundredth after it, at most one a second.",
+        &LOG_DUPLICATES,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
 }
 
 /// `pg_once.away_days`.
@@ -111,6 +144,16 @@ pub fn maintenance_lock_timeout() -> i32 {
 /// `pg_once.late_policy`.
 pub fn late_policy() -> LatePolicy {
     LATE_POLICY.get()
+}
+
+/// `pg_once.track_claims`.
+pub fn track_claims() -> bool {
+    TRACK_CLAIMS.get()
+}
+
+/// `pg_once.log_duplicates`: whether it is `sample`.
+pub fn sample_duplicates() -> bool {
+    LOG_DUPLICATES.get() == LogDuplicates::Sample
 }
 
 /// `pg_once.max_key_bytes`.

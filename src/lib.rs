@@ -6,6 +6,7 @@
 //! - [`api`], [`worker`]: SQL in and out; the background process.
 //! - [`claim`], [`maintenance`]: who wins a key; which days come and go.
 //! - [`storage`], [`catalog`]: rows in leaves; which stores and leaves exist.
+//! - [`stats`]: what was answered, counted.
 //! - [`gucs`], [`error`]: settings; refusals.
 //! - [`domain`], [`pg`]: pure values; PostgreSQL behind owned handles, the only unsafe code.
 
@@ -17,6 +18,7 @@ mod error;
 mod gucs;
 mod maintenance;
 mod pg;
+mod stats;
 mod storage;
 mod worker;
 
@@ -26,6 +28,7 @@ mod worker;
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     gucs::define();
+    stats::prepare();
     pg::session::reserve_settings(c"pg_once");
     pg::worker::define_main(worker::make);
 }

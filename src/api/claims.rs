@@ -91,7 +91,10 @@ fn claim_one(
     let terms = Terms { store, effect, ttl: ttl.map(span), event_time, wait };
     let settings = settings();
     check(key, effect, &settings)?;
-    Arbiter::new(&terms, &settings).claim(&Text::new(key))
+    let mut arbiter = Arbiter::new(&terms, &settings);
+    let answer = arbiter.claim(&Text::new(key))?;
+    arbiter.settle(0);
+    Ok(answer)
 }
 
 /// Claims a key and gives the whole answer; `wait` false answers in_progress instead of waiting for

@@ -7,6 +7,7 @@
 mod claims;
 mod holds;
 mod maintenance;
+mod statistics;
 mod stores;
 
 use crate::claim::Settings;
@@ -14,6 +15,7 @@ use crate::domain::window::Span;
 use crate::error::Refusal;
 use crate::gucs;
 use crate::pg::session;
+use crate::stats::Wanted;
 use pgrx::datum::Interval;
 
 /// The settings a claim needs, as they are now.
@@ -25,6 +27,7 @@ fn settings() -> Settings {
         away_days: gucs::away_days(),
         refuse_late: gucs::late_policy() == gucs::LatePolicy::Refuse,
         clock: session::now,
+        measured: Wanted { counts: gucs::track_claims(), samples: gucs::sample_duplicates() },
     }
 }
 

@@ -36,6 +36,7 @@ pub fn claim_many(
         }
         rest = &rest[decided.claimed().len()..];
     }
+    arbiter.settle(keys.len() - order.len());
     Ok(claimed)
 }
 

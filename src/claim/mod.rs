@@ -13,6 +13,7 @@ use crate::domain::day::{Day, Instant};
 use crate::domain::key::{self, MAX_EFFECT_BYTES};
 use crate::domain::window::Span;
 use crate::error::Refusal;
+use crate::stats::{Kind, Wanted};
 use std::ffi::CStr;
 
 /// What became of a claim.
@@ -36,6 +37,16 @@ impl Outcome {
             Outcome::Duplicate => c"duplicate",
             Outcome::InProgress => c"in_progress",
             Outcome::TooLate => c"too_late",
+        }
+    }
+
+    /// As what it is counted.
+    fn kind(self) -> Kind {
+        match self {
+            Outcome::Claimed => Kind::Claimed,
+            Outcome::Duplicate => Kind::Duplicate,
+            Outcome::InProgress => Kind::InProgress,
+            Outcome::TooLate => Kind::TooLate,
         }
     }
 }
@@ -71,6 +82,8 @@ pub struct Settings {
     pub refuse_late: bool,
     /// The clock: microseconds since 2000-01-01 UTC.
     pub clock: fn() -> Instant,
+    /// What is counted and logged of the answers.
+    pub measured: Wanted,
 }
 
 impl Settings {

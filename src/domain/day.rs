@@ -54,6 +54,15 @@ impl Day {
     }
 }
 
+/// An instant as a literal that reads the same under every TimeZone and DateStyle.
+pub fn stamp(at: Instant) -> String {
+    let day = Day::of(at);
+    let rest = at - day.start();
+    let (seconds, micros) = (rest / 1_000_000, rest % 1_000_000);
+    let (hours, minutes, seconds) = (seconds / 3_600, seconds % 3_600 / 60, seconds % 60);
+    format!("{} {hours:02}:{minutes:02}:{seconds:02}.{micros:06}+00", &day.bound()[..10])
+}
+
 /// Year, month and day of the month of a day count from 2000-01-01.
 ///
 /// The proleptic Gregorian calendar by eras of 400 years (Howard Hinnant, "chrono-Compatible
@@ -89,7 +98,7 @@ pub fn days_in_month(year: i64, month: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Day, civil_from_days, days_from_civil, days_in_month};
+    use super::{Day, civil_from_days, days_from_civil, days_in_month, stamp};
 
     #[test]
     fn the_origin_is_the_first_of_january_2000() {
@@ -109,6 +118,13 @@ mod tests {
         assert_eq!(Day::of(midnight - 1), Day(9_829));
         assert_eq!(Day::of(midnight), Day(9_830));
         assert_eq!(Day(9_829).end(), midnight);
+    }
+
+    #[test]
+    fn an_instant_is_written_to_the_microsecond() {
+        assert_eq!(stamp(0), "2000-01-01 00:00:00.000000+00");
+        assert_eq!(stamp(-1), "1999-12-31 23:59:59.999999+00");
+        assert_eq!(stamp(3_723_000_004), "2000-01-01 01:02:03.000004+00");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Pure values: keys, days, windows. No PostgreSQL, no clock, no settings; everything here can be
 //! tested without a server, and nothing here imports another room.
 
+pub mod age;
 pub mod day;
 pub mod key;
 pub mod naming;

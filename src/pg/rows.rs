@@ -25,10 +25,18 @@ pub enum Value<'a> {
     Null,
     /// A timestamptz, microseconds since 2000-01-01 UTC.
     Instant(i64),
+    /// A bigint.
+    Integer(i64),
+    /// An array of bigint.
+    Integers(Vec<i64>),
+    /// An oid, or a value of one of the types that name an object by it.
+    Oid(pg_sys::Oid),
     /// A boolean.
     Bool(bool),
     /// A label of the enum type that the result column has.
     Label(&'a CStr),
+    /// Text of these bytes, which the row owns.
+    Owned(Vec<u8>),
     /// Text of these bytes.
     Bytes(&'a [u8]),
     /// A jsonb value.
@@ -42,15 +50,33 @@ impl Value<'_> {
         match self {
             Value::Null => None,
             Value::Instant(at) => Some(pg_sys::Datum::from(*at)),
+            Value::Integer(value) => Some(pg_sys::Datum::from(*value)),
+            Value::Integers(values) => Some(array_of(values)),
+            Value::Oid(oid) => Some(pg_sys::Datum::from(*oid)),
             Value::Bool(value) => Some(pg_sys::Datum::from(*value)),
             // SAFETY: the caller's promise: the column is of an enum type.
             Value::Label(label) => Some(unsafe { enum_value(kind, label) }),
+            Value::Owned(bytes) => {
+                scratch.set(bytes);
+                Some(scratch.datum())
+            }
             Value::Bytes(bytes) => {
                 scratch.set(bytes);
                 Some(scratch.datum())
             }
             Value::Json(json) => Some(json.0),
         }
+    }
+}
+
+fn array_of(values: &[i64]) -> pg_sys::Datum {
+    let mut elements: Vec<pg_sys::Datum> = values.iter().map(|&v| v.into()).collect();
+    // SAFETY: elements of type bigint, which is eight bytes by value and aligned to them; they are copied.
+    unsafe {
+        let (elements, count) = (elements.as_mut_ptr(), elements.len() as i32);
+        let kind = pg_sys::INT8OID;
+        let align = pg_sys::TYPALIGN_DOUBLE as std::ffi::c_char;
+        pg_sys::Datum::from(pg_sys::construct_array(elements, count, kind, 8, true, align))
     }
 }
 

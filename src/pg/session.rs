@@ -46,6 +46,22 @@ pub fn database() -> pg_sys::Oid {
     unsafe { pg_sys::MyDatabaseId }
 }
 
+/// Whether a database of this oid exists.
+pub fn database_exists(oid: pg_sys::Oid) -> bool {
+    // SAFETY: a syscache lookup.
+    unsafe {
+        let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
+        let none = pg_sys::Datum::from(0usize);
+        pg_sys::SearchSysCacheExists(cache, pg_sys::Datum::from(oid), none, none, none)
+    }
+}
+
+/// Whether the current user is a superuser.
+pub fn is_superuser() -> bool {
+    // SAFETY: a syscache lookup.
+    unsafe { pg_sys::superuser() }
+}
+
 /// Makes what the transaction has done so far visible to its next statement.
 pub fn next_command() {
     // SAFETY: inside a transaction, outside a parallel operation.

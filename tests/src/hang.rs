@@ -123,6 +123,12 @@ pub fn kill(pid: i32) {
     let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
 }
 
+/// SIGSEGV to one process: what a crash of it looks like to its parent.
+pub fn crash(pid: i32) {
+    let pid = Pid::from_raw(pid).expect("a process id");
+    kill_process(pid, Signal::SEGV).expect("the process is there");
+}
+
 /// Whether a process is there and is more than a zombie.
 pub fn alive(pid: i32) -> bool {
     let there = Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid).is_ok());

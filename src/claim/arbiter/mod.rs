@@ -32,6 +32,7 @@ use crate::pg::session;
 use crate::pg::snapshot::{self, View};
 use crate::pg::text::Text;
 use crate::pg::tuple::{NewRow, Replaced, Strength};
+use crate::stats::Meter;
 use crate::storage::OpenLeaf;
 use pgrx::pg_sys::TransactionId;
 use std::cell::Cell;
@@ -47,6 +48,7 @@ pub struct Arbiter<'a> {
     /// How many keys to try for together next.
     reach: Cell<usize>,
     desk: Option<Desk>,
+    meter: Meter<'a>,
 }
 
 /// What one look under the key's lock came to.
@@ -74,6 +76,7 @@ impl<'a> Arbiter<'a> {
             in_bulk: false,
             reach: Cell::new(1),
             desk: None,
+            meter: Meter::new(settings.measured, terms.store, terms.effect),
         }
     }
 
@@ -85,6 +88,19 @@ impl<'a> Arbiter<'a> {
 
     /// Claims one key, which the caller has checked.
     pub fn claim(&mut self, key: &Text) -> Result<Answer, Refusal> {
+        let answer = self.decide(key)?;
+        self.meter.answered(answer.outcome.kind(), answer.window);
+        Ok(answer)
+    }
+
+    /// The call has all its answers, and one more for each of `repeated` keys that came in it before: they are
+    /// counted.
+    pub fn settle(&mut self, repeated: usize) {
+        self.meter.repeated(repeated);
+        self.meter.settle();
+    }
+
+    fn decide(&mut self, key: &Text) -> Result<Answer, Refusal> {
         loop {
             let mut desk = match self.desk.take() {
                 Some(desk) => desk,
@@ -104,7 +120,8 @@ impl<'a> Arbiter<'a> {
                         return Ok(Answer::without_claim(Outcome::InProgress));
                     }
                     desk.prepare_to_wait(place);
-                    desk.leaf_at(place).wait_for(xid, &found);
+                    let leaf = desk.leaf_at(place);
+                    self.meter.wait(self.settings.clock, || leaf.wait_for(xid, &found));
                     self.desk = Some(self.resumed(desk));
                 }
                 Look::RowBusy => {
@@ -112,7 +129,9 @@ impl<'a> Arbiter<'a> {
                         return Ok(Answer::without_claim(Outcome::InProgress));
                     }
                     desk.prepare_to_wait(None);
-                    desk.today.wait_for_row(Strength::for_key(key, &self.effect));
+                    let strength = Strength::for_key(key, &self.effect);
+                    let today = &desk.today;
+                    self.meter.wait(self.settings.clock, || today.wait_for_row(strength));
                     self.desk = Some(self.resumed(desk));
                 }
                 Look::LeafBusy(place) => {
@@ -202,6 +221,7 @@ impl<'a> Arbiter<'a> {
         let store = Rc::clone(&desk.store);
         let number = lock_number(store.table.to_u32(), self.terms.effect, key.bytes());
         let (_key_lock, now) = OwnLock::key(number);
+        self.meter.looked(store.table, now);
         let leaf = &store.leaves[desk.place];
         if !store.is_current() || !leaf.holds(now) || store.is_stale(now) {
             return Ok(Look::Stale);

@@ -38,6 +38,8 @@ impl Decided {
 struct Run<'a> {
     keys: &'a [Text],
     free: [bool; ROOM],
+    /// Of those that are not, the windows of the claims that stand.
+    windows: [Option<(Instant, Instant)>; ROOM],
     count: usize,
 }
 
@@ -82,7 +84,9 @@ impl Arbiter<'_> {
         let usable = fresh && leaf.holds(now) && desk.today.takes_many();
         if locks.held() > 0 && usable {
             let expires_at = self.expires_at(&store, leaf.keep_until, now)?;
-            let mut run = Run { keys, free: [true; ROOM], count: locks.held() };
+            self.meter.looked(store.table, now);
+            let (free, windows) = ([true; ROOM], [None; ROOM]);
+            let mut run = Run { keys, free, windows, count: locks.held() };
             self.sift(&mut run, &store, &mut desk.today, true, now)?;
             for place in window::others(&store, desk.place, now) {
                 match desk.other(place)? {
@@ -98,6 +102,10 @@ impl Arbiter<'_> {
             if let Some(bulk) = desk.bulk.as_ref().filter(|_| !rows.is_empty()) {
                 desk.today.insert_many(&rows, bulk)?;
                 cache::wrote_to(leaf);
+            }
+            for (free, window) in run.free.into_iter().zip(run.windows).take(run.count) {
+                let kind = if free { Outcome::Claimed } else { Outcome::Duplicate };
+                self.meter.answered(kind.kind(), window);
             }
             decided = Decided { claimed: run.free, count: run.count };
         }
@@ -123,7 +131,10 @@ impl Arbiter<'_> {
             }
             let Some(found) = leaf.find(key, &self.effect) else { continue };
             match self.judge(store, leaf, found, now)? {
-                Verdict::Taken(_) => run.free[place] = false,
+                Verdict::Taken(answer) => {
+                    run.free[place] = false;
+                    run.windows[place] = answer.window;
+                }
                 // In an older leaf it is left behind, in today's it would be replaced.
                 Verdict::Expired if !is_today => {}
                 Verdict::Expired | Verdict::Held(..) => {

@@ -83,6 +83,9 @@ fn public_result_types_are_what_the_documentation_says() {
            FROM pg_proc p WHERE pronamespace = 'once'::regnamespace AND prokind = 'f' ORDER BY 1",
     );
     let record = "TABLE(claimed_at timestamp with time zone, expires_at timestamp with time zone, result jsonb)";
+    let entries = "TABLE(store regclass, effect text, claimed bigint, duplicates bigint, in_progress bigint, \
+        too_late bigint, mismatch bigint, waits bigint, waited_us bigint, oldest_us bigint, last_tenth bigint, \
+        ages bigint[], stats_reset timestamp with time zone)";
     assert_eq!(
         signatures,
         [
@@ -104,6 +107,10 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.leaf_expiries(regclass) -> record".to_owned(),
             "once.leaf_kept_until(regclass) -> timestamp with time zone".to_owned(),
             format!("once.lookup(text,text,text) -> {record}"),
+            "once.stat_available() -> boolean".to_owned(),
+            "once.stat_bounds() -> bigint[]".to_owned(),
+            format!("once.stat_entries() -> {entries}"),
+            "once.stat_reset(text) -> void".to_owned(),
             "once.unhold(text) -> boolean".to_owned(),
         ]
     );

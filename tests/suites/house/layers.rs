@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::text::{code, files, word};
 
 /// The floors, from the top down.
-const FLOORS: [&[&str]; 6] = [
+const FLOORS: [&[&str]; 7] = [
     &["lib"],
     &["api", "worker"],
     &["claim", "maintenance"],
     &["storage", "catalog"],
+    &["stats"],
     &["gucs", "error"],
     &["domain", "pg"],
 ];

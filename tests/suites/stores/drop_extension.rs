@@ -76,9 +76,21 @@ fn stores_and_leaves_are_no_members_of_the_extension() {
           WHERE d.classid = 'pg_class'::regclass AND d.deptype = 'e' AND c.relkind IN ('r', 'p', 'v')
             AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_once') ORDER BY 1",
     );
-    let ours =
-        ["leaf_promise", "maintenance_log", "partitions", "store_pause", "store_policy", "stores"];
-    assert_eq!(members, ours);
+    assert_eq!(
+        members,
+        [
+            "health",
+            "leaf_promise",
+            "maintenance_log",
+            "partitions",
+            "retention_advice",
+            "stat_claims",
+            "stat_duplicate_ages",
+            "store_pause",
+            "store_policy",
+            "stores"
+        ]
+    );
 }
 
 #[test]
