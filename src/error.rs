@@ -1,6 +1,9 @@
 //! Every refusal, in one place: its SQLSTATE, what happened, the detail, and what to do about it.
 //! Refusals travel as values; [`raise`] turns one into a PostgreSQL error at the outer edge.
 
+mod source;
+
+pub use self::source::SourceFault;
 use crate::domain::key::{KeyFault, MAX_EFFECT_BYTES};
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode as Code};
@@ -69,7 +72,9 @@ pub enum Refusal {
     /// An argument is reserved for a later version.
     NotYet(&'static str),
     /// The procedure was called where it cannot commit.
-    InTransaction,
+    InTransaction(&'static str),
+    /// Claims cannot be imported from there.
+    Source(SourceFault),
     /// The extension's own tables are not there.
     NotInstalled,
     /// The name has characters that this database's encoding does not let us handle.
@@ -127,7 +132,7 @@ impl Refusal {
             | Refusal::UnknownStore(_)
             | Refusal::BadStoreName(_)
             | Refusal::NameEncoding
-            | Refusal::InTransaction
+            | Refusal::InTransaction(_)
             | Refusal::NotInstalled => self.about_stores(),
             Refusal::NoPrivilege { .. }
             | Refusal::NotOwner(_)
@@ -138,6 +143,7 @@ impl Refusal {
             | Refusal::UnusableLeaf(_)
             | Refusal::AlteredByTrigger(_)
             | Refusal::Internal(_) => self.about_state(),
+            Refusal::Source(fault) => fault.words(),
         }
     }
 
@@ -242,9 +248,9 @@ impl Refusal {
                 "The database's encoding is not UTF-8.",
                 "Choose an ASCII name; keys and effects may have any bytes all the same.",
             ),
-            Refusal::InTransaction => words(
+            Refusal::InTransaction(procedure) => words(
                 Code::ERRCODE_ACTIVE_SQL_TRANSACTION,
-                "once.maintain() cannot run inside a transaction block",
+                format!("{procedure} cannot run inside a transaction block"),
                 "It commits after each step.",
                 "CALL it on its own, in autocommit mode.",
             ),
@@ -334,6 +340,12 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Words { message, detail, .. } = self.words();
         write!(f, "{message}: {detail}")
+    }
+}
+
+impl From<SourceFault> for Refusal {
+    fn from(fault: SourceFault) -> Refusal {
+        Refusal::Source(fault)
     }
 }
 

@@ -17,7 +17,7 @@ fn maintain(call: Call) -> Sql<()> {
     sql(|| {
         arbiter::refuse_read_only(c"once.maintain()");
         if call.is_atomic() {
-            raise::<()>(Err(Refusal::InTransaction));
+            raise::<()>(Err(Refusal::InTransaction("once.maintain()")));
         }
         let commit = || call.commit();
         let ahead = gucs::precreate_days();

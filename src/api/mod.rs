@@ -5,6 +5,7 @@
 //! Text arguments arrive as bytes: keys are exact bytes in every database encoding.
 
 mod claims;
+mod import;
 mod maintenance;
 mod stores;
 

@@ -23,6 +23,7 @@ pub mod layout;
 pub mod lock;
 pub mod privilege;
 pub mod procedure;
+pub mod query;
 mod raw;
 pub mod relation;
 pub mod rows;

@@ -25,6 +25,8 @@ pub enum Value<'a> {
     Null,
     /// A timestamptz, microseconds since 2000-01-01 UTC.
     Instant(i64),
+    /// A bigint.
+    Count(i64),
     /// A boolean.
     Bool(bool),
     /// A label of the enum type that the result column has.
@@ -41,7 +43,7 @@ impl Value<'_> {
     unsafe fn datum(&self, kind: pg_sys::Oid, scratch: &mut Text) -> Option<pg_sys::Datum> {
         match self {
             Value::Null => None,
-            Value::Instant(at) => Some(pg_sys::Datum::from(*at)),
+            Value::Instant(value) | Value::Count(value) => Some(pg_sys::Datum::from(*value)),
             Value::Bool(value) => Some(pg_sys::Datum::from(*value)),
             // SAFETY: the caller's promise: the column is of an enum type.
             Value::Label(label) => Some(unsafe { enum_value(kind, label) }),

@@ -16,9 +16,10 @@ mod desk;
 mod together;
 
 use self::desk::Desk;
-use super::{Answer, Outcome, Settings, Terms, window};
+pub use self::together::Wanted;
 use crate::catalog::cache::{self, Store};
 use crate::catalog::making;
+use crate::claim::{Answer, Outcome, Settings, Terms, window};
 use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
 use crate::domain::window::{SpanFault, expiry};
@@ -83,14 +84,25 @@ impl<'a> Arbiter<'a> {
         self
     }
 
-    /// Claims one key, which the caller has checked.
+    /// For claims that count as made at a time given: nobody acts on what this transaction has read.
+    pub fn backdating(mut self) -> Arbiter<'a> {
+        self.pinned = false;
+        self
+    }
+
+    /// Claims one key, which the caller has checked, now.
     pub fn claim(&mut self, key: &Text) -> Result<Answer, Refusal> {
+        self.claim_as_of(key, None)
+    }
+
+    /// The same, counted as made at an instant: in the leaf of that day, for as long from then.
+    pub fn claim_as_of(&mut self, key: &Text, at: Option<Instant>) -> Result<Answer, Refusal> {
         loop {
             let mut desk = match self.desk.take() {
                 Some(desk) => desk,
-                None => self.open()?,
+                None => self.open(at)?,
             };
-            match self.look(&mut desk, key)? {
+            match self.look(&mut desk, key, at)? {
                 Look::Decided(answer) => {
                     self.desk = Some(desk);
                     return Ok(answer);
@@ -135,15 +147,15 @@ impl<'a> Arbiter<'a> {
         desk
     }
 
-    /// Opens the store and today's leaf, making what is missing.
-    fn open(&self) -> Result<Desk, Refusal> {
+    /// Opens the store and the leaf of the day, today's unless an instant is given, making what is missing.
+    fn open(&self, at: Option<Instant>) -> Result<Desk, Refusal> {
         let mut looked_again = false;
         loop {
             pgrx::check_for_interrupts!();
             let store = self.store()?;
-            let now = (self.settings.clock)();
-            let Some(place) = store.leaves.iter().position(|leaf| leaf.holds(now)) else {
-                let today = Day::of(now);
+            let at = at.unwrap_or_else(self.settings.clock);
+            let Some(place) = store.leaves.iter().position(|leaf| leaf.holds(at)) else {
+                let today = Day::of(at);
                 // A leaf of another shape stands where today's should: looked at once more, freshly.
                 if store.leaves.iter().any(|leaf| leaf.meets(today)) {
                     if looked_again {
@@ -186,16 +198,17 @@ impl<'a> Arbiter<'a> {
     }
 
     /// One look and, where the key is free, the write. The key's lock lives no longer than this.
-    fn look(&self, desk: &mut Desk, key: &Text) -> Result<Look, Refusal> {
+    fn look(&self, desk: &mut Desk, key: &Text, at: Option<Instant>) -> Result<Look, Refusal> {
         let store = Rc::clone(&desk.store);
         let number = lock_number(store.table.to_u32(), self.terms.effect, key.bytes());
         let (_key_lock, now) = OwnLock::key(number);
         let leaf = &store.leaves[desk.place];
-        if !store.is_current() || !leaf.holds(now) {
+        let at = at.unwrap_or(now);
+        if !store.is_current() || !leaf.holds(at) {
             return Ok(Look::Stale);
         }
         // Before anything is looked up: a wrong ttl is wrong for a duplicate too.
-        let expires_at = self.expires_at(&store, leaf.keep_until, now)?;
+        let expires_at = self.expires_at(&store, leaf.keep_until, at)?;
         let expired = match desk.today.find(key, &self.effect) {
             Some(found) => match self.judge(&desk.today, found, now)? {
                 Verdict::Expired(found) => Some(found),
@@ -220,18 +233,18 @@ impl<'a> Arbiter<'a> {
             }
             desk.done_with(place);
         }
-        self.write(desk, key, expired.is_some(), (now, expires_at))
+        self.write(desk, key, expired.is_some(), (at, expires_at))
     }
 
     fn expires_at(
         &self,
         store: &Store,
         keep_until: Instant,
-        now: Instant,
+        at: Instant,
     ) -> Result<Instant, Refusal> {
-        match expiry(now, self.terms.ttl, store.retention) {
+        match expiry(at, self.terms.ttl, store.retention) {
             // No claim outlives what its leaf was promised for.
-            Ok(at) if at <= keep_until => Ok(at),
+            Ok(end) if end <= keep_until => Ok(end),
             Err(SpanFault::NotPositive) => Err(Refusal::TtlNotPositive),
             _ => {
                 let (store, retention) = (store.display_name(), store.retention);
