@@ -153,6 +153,11 @@ impl Position {
             Position(said)
         }
     }
+
+    /// For an error that is about to be made, when this handle is gone.
+    pub fn stay(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Position {

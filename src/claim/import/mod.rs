@@ -106,7 +106,13 @@ impl Import<'_> {
             let to = page.saturating_add(step).min(source.pages());
             let before = tally.read;
             let position = Position::new(&where_it_is(&source, page, to, &tally));
-            tally = in_own_memory(|| self.range(&source, (page, to), tally, &mut aside))?;
+            match in_own_memory(|| self.range(&source, (page, to), tally, &mut aside)) {
+                Ok(so_far) => tally = so_far,
+                Err(refusal) => {
+                    position.stay();
+                    return Err(refusal);
+                }
+            }
             drop(position);
             // As many pages as would have held a batch, twice as many as before at most.
             let rows = u32::try_from(tally.read - before).unwrap_or(u32::MAX).max(1);

@@ -8,13 +8,14 @@ use crate::counts::{Counts, FROM_OLD, OLD, import};
 
 #[test]
 fn of_an_import_and_eight_sessions_on_the_same_keys_one_wins_each_key() {
-    const KEYS: i64 = 400;
+    const KEYS: i64 = 300;
+    const ROUNDS: i64 = 12;
     let db = database();
     let mut s = db.session();
     s.run("SELECT once.create_store('moved', retention => '7 days')");
     let mut sessions = db.sessions(9);
     let (mut imported, mut claimed) = (0, 0);
-    for round in 0..25_i64 {
+    for round in 0..ROUNDS {
         // Half of each source lies in today's leaf, half in older ones.
         s.run(&format!(
             "CREATE TABLE old{round} AS SELECT 'r{round}-' || n AS k,
@@ -43,9 +44,9 @@ fn of_an_import_and_eight_sessions_on_the_same_keys_one_wins_each_key() {
         claimed += won[1..].iter().sum::<i64>();
     }
     println!("{imported} imported, {claimed} claimed");
-    assert_eq!(imported + claimed, 25 * KEYS);
+    assert_eq!(imported + claimed, ROUNDS * KEYS);
     assert!(imported > 0 && claimed > 0, "no race took place");
-    assert_eq!(s.get::<i64>("SELECT count(*) FROM once.moved"), 25 * KEYS);
+    assert_eq!(s.get::<i64>("SELECT count(*) FROM once.moved"), ROUNDS * KEYS);
     assert_eq!(s.claimed_twice("once.moved"), [""; 0]);
     s.verify("once.moved", cluster().server().ships("amcheck"));
 }
