@@ -181,6 +181,17 @@ CREATE PROCEDURE once.maintain(force boolean DEFAULT false)
 COMMENT ON PROCEDURE once.maintain(boolean) IS
     'one pass over the stores the caller owns: makes the days ahead, then drops days in which every claim has expired, each in a transaction of its own; force => true believes the clock where it is in doubt';
 
+CREATE PROCEDURE once.import_claims(
+    store text, source regclass, key_column text, claimed_at_column text,
+    effect_column text DEFAULT NULL, effect text DEFAULT '', ttl interval DEFAULT NULL,
+    time_zone text DEFAULT NULL, batch_size integer DEFAULT 10000,
+    INOUT rows_read bigint DEFAULT NULL, INOUT imported bigint DEFAULT NULL, INOUT already_there bigint DEFAULT NULL,
+    INOUT expired bigint DEFAULT NULL, INOUT refused bigint DEFAULT NULL
+)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'import_claims_wrapper';
+COMMENT ON PROCEDURE once.import_claims(text, regclass, text, text, text, text, interval, text, integer, bigint, bigint, bigint, bigint, bigint) IS
+    'makes claims of the keys that a table says were processed, each for ttl (NULL = the store''s retention) from its own time, in batches that are committed one by one; safe to run twice and while claims go on. Needs INSERT on the store and SELECT on the source';
+
 CREATE FUNCTION once.leaf_day(leaf regclass) RETURNS date
     LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'leaf_day_wrapper';
 COMMENT ON FUNCTION once.leaf_day(regclass) IS

@@ -6,6 +6,7 @@
 
 mod claims;
 mod holds;
+mod import;
 mod maintenance;
 mod statistics;
 mod stores;

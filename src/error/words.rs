@@ -42,7 +42,7 @@ pub(super) struct Words {
     pub hint: String,
 }
 
-fn words(
+pub(super) fn words(
     code: impl Into<State>,
     message: impl Into<String>,
     detail: impl Into<String>,
@@ -67,7 +67,7 @@ impl Refusal {
             | Refusal::UnknownStore(_)
             | Refusal::BadStoreName(_)
             | Refusal::NameEncoding
-            | Refusal::InTransaction
+            | Refusal::InTransaction(_)
             | Refusal::HoldInThePast
             | Refusal::NotInstalled => self.about_stores(),
             Refusal::NoPrivilege { .. }
@@ -80,6 +80,7 @@ impl Refusal {
             | Refusal::AlteredByTrigger(_)
             | Refusal::TooLate { .. }
             | Refusal::Internal(_) => self.about_state(),
+            Refusal::Source(fault) => fault.words(),
         }
     }
 
@@ -190,9 +191,9 @@ impl Refusal {
                 "It begins now and lasts until the instant given.",
                 "Leave until out to hold until once.unhold() is called.",
             ),
-            Refusal::InTransaction => words(
+            Refusal::InTransaction(procedure) => words(
                 Code::ERRCODE_ACTIVE_SQL_TRANSACTION,
-                "once.maintain() cannot run inside a transaction block",
+                format!("{procedure} cannot run inside a transaction block"),
                 "It commits after each step.",
                 "CALL it on its own, in autocommit mode.",
             ),

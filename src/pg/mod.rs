@@ -24,6 +24,7 @@ pub mod lock;
 pub mod log;
 pub mod privilege;
 pub mod procedure;
+pub mod query;
 mod raw;
 pub mod relation;
 pub mod report;
