@@ -27,5 +27,5 @@ mod worker;
 pub extern "C-unwind" fn _PG_init() {
     gucs::define();
     pg::session::reserve_settings(c"pg_once");
-    pg::worker::define_main(worker::make);
+    worker::define();
 }

@@ -1,7 +1,9 @@
 //! Pure values: keys, days, windows. No PostgreSQL, no clock, no settings; everything here can be
 //! tested without a server, and nothing here imports another room.
 
+pub mod backoff;
 pub mod day;
 pub mod key;
+pub mod names;
 pub mod naming;
 pub mod window;
