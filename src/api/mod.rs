@@ -6,6 +6,7 @@
 
 mod claims;
 mod maintenance;
+mod schedule;
 mod stores;
 
 use crate::claim::Settings;

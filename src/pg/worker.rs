@@ -93,12 +93,6 @@ pub fn commit() {
     }
 }
 
-/// Whether an extension of this name is in the database.
-pub fn has_extension(name: &CStr) -> bool {
-    // SAFETY: a look-up in a transaction; the name is NUL-terminated.
-    unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) != pg_sys::InvalidOid }
-}
-
 /// Sets a setting for the rest of the process.
 pub fn set(name: &CStr, value: &CStr) {
     // SAFETY: both strings are NUL-terminated and copied.

@@ -70,7 +70,7 @@ pub fn run() {
     super::be_ordinary();
     launcher::show(true, "one pass over the stores");
     worker::begin();
-    let outcome = if worker::has_extension(c"pg_once") {
+    let outcome = if session::has_extension(c"pg_once") {
         let commit = || {
             worker::commit();
             worker::begin();

@@ -80,3 +80,8 @@ fn what_the_readme_shows_works() {
 fn what_the_reference_shows_works() {
     check("docs/reference.md");
 }
+
+#[test]
+fn what_operations_show_works() {
+    check("docs/operations.md");
+}

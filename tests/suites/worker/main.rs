@@ -2,6 +2,7 @@
 //! promoted and shut down; pg_cron; and several of them at once. One cluster a test, because each is
 //! hurt.
 
+mod cron;
 mod databases;
 mod hurt;
 mod launcher;
