@@ -23,6 +23,8 @@ pub fn define() {
 /// Takes out of the way what a database or a role sets for its sessions: the work is ordinary
 /// transactions of their own.
 fn be_ordinary() {
+    // ALTER DATABASE .. SET role would make it somebody who owns nothing.
+    worker::set(c"role", c"none");
     worker::set(c"default_transaction_isolation", c"read committed");
     worker::set(c"default_transaction_read_only", c"off");
     worker::set(c"statement_timeout", c"0");

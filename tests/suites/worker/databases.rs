@@ -82,3 +82,28 @@ fn an_extension_that_is_dropped_and_made_again_is_noticed() {
     session.run("CREATE EXTENSION pg_once; SELECT once.create_store('s')");
     maintained(&mut session);
 }
+
+#[test]
+fn what_a_database_sets_for_its_sessions_does_not_stop_its_pass() {
+    let cluster = preloaded().start();
+    let mut session = served(&cluster, "app");
+    session.run(
+        "CREATE ROLE nobody_special;
+         ALTER DATABASE app SET role = 'nobody_special';
+         ALTER DATABASE app SET default_transaction_read_only = on;
+         ALTER DATABASE app SET default_transaction_isolation = 'serializable';
+         ALTER DATABASE app SET statement_timeout = '1ms';
+         ALTER DATABASE app SET lock_timeout = '1ms';
+         ALTER DATABASE app SET search_path = 'nowhere'",
+    );
+    // This session was there before and is not concerned.
+    for _ in 0..3 {
+        maintained(&mut session);
+    }
+    assert_eq!(lines(&cluster.log(), "pg_once").join("\n"), "");
+    // What is meant for the pass reaches it.
+    session.run("ALTER DATABASE app SET pg_once.precreate_days = 6");
+    wait::until("there are six days ahead", || {
+        session.get::<i64>("SELECT count(*) FROM once.partitions WHERE state = 'future'") == 6
+    });
+}

@@ -145,3 +145,27 @@ fn a_storm_of_signals_makes_nobody_work_more_often_than_the_interval_says() {
     assert!(hang::alive(launcher), "the launcher is not there any more");
     maintained(&mut session);
 }
+
+#[test]
+fn the_memory_of_the_launcher_does_not_grow_from_round_to_round() {
+    let cluster = preloaded().start();
+    let mut session = served(&cluster, "app");
+    let launcher = launcher(&mut session);
+    let mut used = |rounds: usize| -> u64 {
+        for _ in 0..rounds {
+            maintained(&mut session);
+        }
+        let before = lines(&cluster.log(), "Grand total").len();
+        session.run(&format!("SELECT pg_log_backend_memory_contexts({launcher})"));
+        wait::until("it says what it uses", || lines(&cluster.log(), "Grand total").len() > before);
+        let log = cluster.log();
+        let line = lines(&log, "Grand total").last().copied().expect("just seen").to_owned();
+        let used = line.split("; ").last().and_then(|part| part.split_whitespace().nth_back(1));
+        used.and_then(|used| used.parse().ok()).unwrap_or_else(|| panic!("no number in {line}"))
+    };
+    let few = used(3);
+    let many = used(12);
+    eprintln!("{few} bytes after 3 rounds, {many} after 15");
+    // One allocation forgotten in each visit to one of two databases would be 576 bytes.
+    assert!(many < few + 200, "{few} bytes after 3 rounds, {many} after 15");
+}
