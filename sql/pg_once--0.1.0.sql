@@ -192,6 +192,16 @@ CREATE PROCEDURE once.import_claims(
 COMMENT ON PROCEDURE once.import_claims(text, regclass, text, text, text, text, interval, text, integer, bigint, bigint, bigint, bigint, bigint) IS
     'makes claims of the keys that a table says were processed, each for ttl (NULL = the store''s retention) from its own time, in batches that are committed one by one; safe to run twice and while claims go on. Needs INSERT on the store and SELECT on the source';
 
+CREATE FUNCTION once.schedule(schedule text DEFAULT '*/10 * * * *', database text DEFAULT NULL) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'schedule_wrapper';
+COMMENT ON FUNCTION once.schedule(text, text) IS
+    'has pg_cron run CALL once.maintain() as the caller in a database, this one by default; calling it again changes the job; returns its number. Works where pg_cron is installed';
+
+CREATE FUNCTION once.unschedule(database text DEFAULT NULL) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'unschedule_wrapper';
+COMMENT ON FUNCTION once.unschedule(text) IS
+    'takes the caller''s job of once.schedule away again; false where there is none';
+
 CREATE FUNCTION once.leaf_day(leaf regclass) RETURNS date
     LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'leaf_day_wrapper';
 COMMENT ON FUNCTION once.leaf_day(regclass) IS

@@ -8,6 +8,7 @@ mod claims;
 mod holds;
 mod import;
 mod maintenance;
+mod schedule;
 mod statistics;
 mod stores;
 

@@ -86,6 +86,10 @@ pub enum Refusal {
     Source(SourceFault),
     /// The extension's own tables are not there.
     NotInstalled,
+    /// pg_cron is not in this database.
+    NoCron,
+    /// There is no database of this name.
+    UnknownDatabase,
     /// The name has characters that this database's encoding does not let us handle.
     NameEncoding,
     /// A statement of ours failed in a way that has no name.

@@ -70,6 +70,7 @@ impl Refusal {
             | Refusal::InTransaction(_)
             | Refusal::HoldInThePast
             | Refusal::NotInstalled => self.about_stores(),
+            Refusal::NoCron | Refusal::UnknownDatabase => self.about_runners(),
             Refusal::NoPrivilege { .. }
             | Refusal::NotOwner(_)
             | Refusal::MayNotCreate
@@ -202,6 +203,25 @@ impl Refusal {
                 "pg_once is not installed in this database",
                 "Schema once or a table of the extension is missing.",
                 "Run CREATE EXTENSION pg_once.",
+            ),
+        }
+    }
+
+    fn about_runners(&self) -> Words {
+        match self {
+            Refusal::UnknownDatabase => words(
+                Code::ERRCODE_INVALID_CATALOG_NAME,
+                "the database to maintain does not exist",
+                "A job would fail each time it is due.",
+                "Pass its name as pg_database has it, or leave it out for this database.",
+            ),
+            _ => words(
+                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "pg_cron is not installed in this database",
+                "pg_cron keeps the jobs of all databases in one, which cron.database_name names.",
+                "Call it there, as once.schedule(database => 'the one to maintain'); both extensions have to \
+                 be there. Or do without pg_cron: shared_preload_libraries = 'pg_once', or any scheduler \
+                 that runs CALL once.maintain().",
             ),
         }
     }
