@@ -107,11 +107,13 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.leaf_expiries(regclass) -> record".to_owned(),
             "once.leaf_kept_until(regclass) -> timestamp with time zone".to_owned(),
             format!("once.lookup(text,text,text) -> {record}"),
+            "once.schedule(text,text) -> bigint".to_owned(),
             "once.stat_available() -> boolean".to_owned(),
             "once.stat_bounds() -> bigint[]".to_owned(),
             format!("once.stat_entries() -> {entries}"),
             "once.stat_reset(text) -> void".to_owned(),
             "once.unhold(text) -> boolean".to_owned(),
+            "once.unschedule(text) -> boolean".to_owned(),
         ]
     );
 }
