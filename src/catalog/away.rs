@@ -45,6 +45,11 @@ pub fn is_in_question(leaves: &[Leaf], known: &StorePauses, now: Instant, days: 
     }
 }
 
+/// When an absence that lasts has begun at the earliest: with the day of the last claim.
+pub fn earliest(leaves: &[Leaf], now: Instant) -> Option<Instant> {
+    written(leaves, now).next().map(|leaf| leaf.range.from)
+}
+
 /// Whether the absence after a leaf is known already: it may have been ended by hand.
 fn is_known(known: &StorePauses, last_before: &Leaf) -> bool {
     known.last_away >= Some(last_before.range.from)

@@ -2,8 +2,8 @@
 //! process: a leaf made in the claimer's own would block every other claimer until it commits. Where
 //! no process can be had, or it fails, the claimer makes it itself after all, and sees the error.
 
-use super::{SCHEMA, away, cache, leaves, schema, stores};
-use crate::domain::day::Day;
+use super::{SCHEMA, away, cache, leaves, pauses, schema, stores};
+use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
 use crate::error::Refusal;
 use crate::pg::lock::OwnLock;
@@ -158,18 +158,21 @@ pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
     make(number, &order, covered, may_make_itself)
 }
 
-/// Has the absences of a store found out about and written down. Where no process can be had, or it fails, the
-/// claim goes on with what is known: the next pass finds the same.
-pub fn settle(store: &cache::Store, days: i32) {
+/// Has the absences of a store found out about and written down, by one claimer for all. False where no process
+/// could be had for it.
+pub fn settle(store: &cache::Store, now: Instant, days: i32) -> Result<bool, Refusal> {
     // What such a process does must not start another.
     if worker::is_running() {
-        return;
+        return Ok(true);
     }
     let number = lock_number(store.table.to_u32(), b"settle", &store.name);
+    let _turn = OwnLock::making(number);
+    if !away::is_in_question(&store.leaves, &pauses::of(store.table)?, now, days) {
+        return Ok(true);
+    }
     let order =
         Order::Settle { database: session::database().to_u32(), store: store.table.to_u32(), days };
-    let _turn = OwnLock::making(number);
-    worker::run("pg_once: finding out whether a store was away", FUNCTION, &order.encode());
+    Ok(worker::run("pg_once: finding out whether a store was away", FUNCTION, &order.encode()))
 }
 
 /// Makes the default store if the current user may.

@@ -181,8 +181,11 @@ impl<'a> Arbiter<'a> {
             let away_days = self.settings.away_days;
             if !settled && store.is_in_question(now, away_days) {
                 settled = true;
-                making::settle(&store, away_days);
+                let is_settled = making::settle(&store, now, away_days)?;
                 cache::forget(&store);
+                if !is_settled {
+                    cache::assume_away(&store, now)?;
+                }
                 continue;
             }
             let at = at.unwrap_or(now);
