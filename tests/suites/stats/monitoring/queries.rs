@@ -79,6 +79,8 @@ fn every_query_runs_for_a_member_of_pg_monitor_and_gives_what_its_metrics_name()
         for query in queries() {
             let series = run(&mut s, &query);
             assert!(!series.is_empty(), "{} says nothing of such a scene", query.namespace);
+            // An exporter of two databases would otherwise give one series twice, and refuse both.
+            assert!(query.labels.contains("datname"), "{} is of no database", query.namespace);
             let different: BTreeSet<_> = series.iter().map(|(labels, _)| labels).collect();
             assert_eq!(different.len(), series.len(), "{}: two of one name", query.namespace);
             for (labels, _) in &series {
