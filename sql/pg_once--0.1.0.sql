@@ -216,7 +216,8 @@ SELECT c.relname::text                      AS store,
        l.days,
        l.first_day,
        l.last_day,
-       p.created_at
+       p.created_at,
+       p.maintained_at
   FROM once.store_policy p
   JOIN pg_catalog.pg_class c ON c.oid = p.store
   CROSS JOIN LATERAL (
@@ -225,7 +226,7 @@ SELECT c.relname::text                      AS store,
               max(once.leaf_day(i.inhrelid))  AS last_day
          FROM pg_catalog.pg_inherits i
         WHERE i.inhparent = p.store) l;
-COMMENT ON VIEW once.stores IS 'one row a store: owner, window, and the days it has';
+COMMENT ON VIEW once.stores IS 'one row a store: owner, window, the days it has, and when a pass over it last came to its end';
 
 CREATE FUNCTION once.leaf_kept_until(leaf regclass) RETURNS timestamptz
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'leaf_kept_until_wrapper';
@@ -478,3 +479,6 @@ REVOKE ALL ON FUNCTION once.stat_entries() FROM PUBLIC;
 GRANT USAGE ON SCHEMA once TO pg_monitor;
 GRANT EXECUTE ON FUNCTION once.stat_entries() TO pg_monitor;
 GRANT SELECT ON once.stat_claims, once.stat_duplicate_ages, once.retention_advice TO pg_monitor;
+-- These tell of stores, days and sizes, never of a key; the expiries in once.partitions are for those who may
+-- read the store.
+GRANT SELECT ON once.stores, once.partitions, once.health, once.maintenance_log TO pg_monitor;
