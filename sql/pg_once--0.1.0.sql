@@ -51,6 +51,7 @@ CREATE TABLE once.store_pause (
     since   timestamptz NOT NULL,
     until   timestamptz NOT NULL CHECK (until > since),
     is_hold boolean     NOT NULL,
+    guard   interval    NOT NULL DEFAULT '0',
     reason  text        NOT NULL,
     made_by text        NOT NULL,
     PRIMARY KEY (store, is_hold, since)
@@ -59,7 +60,8 @@ COMMENT ON TABLE once.store_pause IS 'times in which the windows of a store stan
 COMMENT ON COLUMN once.store_pause.store IS 'the store';
 COMMENT ON COLUMN once.store_pause.since IS 'when it began';
 COMMENT ON COLUMN once.store_pause.until IS 'when it ended or will end; infinity: not over';
-COMMENT ON COLUMN once.store_pause.is_hold IS 'true: somebody asked for it, and every window stands still; false: an absence, and windows at least as long as the retry horizon (the retention where none is known) do';
+COMMENT ON COLUMN once.store_pause.is_hold IS 'true: somebody asked for it; false: an absence that was found';
+COMMENT ON COLUMN once.store_pause.guard IS 'windows at least as long stand still in it: all in a hold; in an absence those as long as the retry horizon, or the retention, was when it was found';
 COMMENT ON COLUMN once.store_pause.reason IS 'why';
 COMMENT ON COLUMN once.store_pause.made_by IS 'the role that asked for it or found it';
 
@@ -228,10 +230,10 @@ SELECT c.relname::text                      AS store,
         WHERE i.inhparent = p.store) l;
 COMMENT ON VIEW once.stores IS 'one row a store: owner, window, the days it has, and when a pass over it last came to its end';
 
-CREATE FUNCTION once.leaf_kept_until(leaf regclass) RETURNS timestamptz
-    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'leaf_kept_until_wrapper';
-COMMENT ON FUNCTION once.leaf_kept_until(regclass) IS
-    'until when a leaf may hold a live claim: what was promised, and longer by the store''s pauses; NULL for a table that is no leaf';
+CREATE FUNCTION once.kept_until(store regclass) RETURNS TABLE (leaf regclass, kept_until timestamptz)
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'kept_until_wrapper';
+COMMENT ON FUNCTION once.kept_until(regclass) IS
+    'until when each leaf of a store may hold a live claim: what was promised, and longer by the store''s pauses';
 
 CREATE FUNCTION once.leaf_expiries(leaf regclass, OUT oldest timestamptz, OUT newest timestamptz) RETURNS record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'leaf_expiries_wrapper';
@@ -246,18 +248,18 @@ SELECT s.relname::text                 AS store,
             WHEN once.leaf_day(c.oid) = u.today      THEN 'current'
             WHEN EXISTS (SELECT FROM once.store_pause h
                           WHERE h.store = p.store AND h.since <= u.now AND u.now < h.until) THEN 'held'
-            WHEN once.leaf_kept_until(c.oid) <= u.now THEN 'due'
+            WHEN g.kept_until <= u.now       THEN 'due'
             ELSE 'open' END            AS state,
        k.keep_until,
-       once.leaf_kept_until(c.oid)     AS goes_at,
+       g.kept_until                    AS goes_at,
        NULLIF(c.reltuples, -1)::bigint AS rows_estimate,
        pg_catalog.pg_total_relation_size(c.oid) AS bytes,
        (once.leaf_expiries(c.oid)).oldest AS oldest_expiry,
        (once.leaf_expiries(c.oid)).newest AS newest_expiry
   FROM once.store_policy p
   JOIN pg_catalog.pg_class s    ON s.oid = p.store
-  JOIN pg_catalog.pg_inherits i ON i.inhparent = p.store
-  JOIN pg_catalog.pg_class c    ON c.oid = i.inhrelid
+  CROSS JOIN LATERAL once.kept_until(p.store) g
+  JOIN pg_catalog.pg_class c    ON c.oid = g.leaf
   LEFT JOIN once.leaf_promise k ON k.leaf = c.oid AND k.store = p.store
   CROSS JOIN (SELECT now, (now AT TIME ZONE 'UTC')::date AS today FROM (SELECT clock_timestamp() AS now) c) u;
 COMMENT ON VIEW once.partitions IS 'one row a leaf: its UTC day, its state (future, current, open, held by a pause, due to be dropped), until when it was promised and when it goes; the two expiries read the whole leaf, only where they are selected';

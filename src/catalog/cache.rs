@@ -70,9 +70,6 @@ pub struct Store {
     pub name: Vec<u8>,
     /// Longest ttl, in microseconds.
     pub retention: i64,
-    /// Windows at least as long guard against redelivery, so that an absence stops them: the retry horizon, or
-    /// the retention where none is known.
-    guard: i64,
     /// Times in which its windows stand still.
     pauses: StorePauses,
     /// When this was read.
@@ -99,12 +96,7 @@ impl Store {
 
     /// When the window of a claim ends, pauses taken into account.
     pub fn end_of(&self, claimed_at: Instant, expires_at: Instant) -> Instant {
-        if self.pauses.all.is_empty() {
-            return expires_at;
-        }
-        let guards = expires_at.saturating_sub(claimed_at) >= self.guard;
-        let pauses = if guards { &self.pauses.all } else { &self.pauses.holds };
-        pauses.end(claimed_at, expires_at)
+        self.pauses.end_of(claimed_at, expires_at)
     }
 
     /// Whether an absence is to be found out about before a claim is made. Says so once.
@@ -215,12 +207,10 @@ fn load(name: &[u8], away_since: Option<Instant>) -> Result<Option<Rc<Store>>, R
         let Some(table) = bounds::relation_in(schema()?, &c_name) else { return Ok(None) };
         READING.with(|reading| reading.set(table));
         let before = MESSAGES.with(Cell::get);
-        let Some(Policy { retention, retry_horizon, .. }) = policy_of(table)? else {
-            return Ok(None);
-        };
+        let Some(policy) = policy_of(table)? else { return Ok(None) };
         let mut pauses = pauses::of(table)?;
         if let Some(since) = away_since {
-            pauses.all = pauses.all.with((since, Instant::MAX));
+            pauses = pauses.and_away(since, policy.guard());
         }
         let mut leaves = leaves_of(table)?;
         for leaf in &mut leaves {
@@ -229,8 +219,7 @@ fn load(name: &[u8], away_since: Option<Instant>) -> Result<Option<Rc<Store>>, R
         let store = Rc::new(Store {
             table,
             name: name.to_vec(),
-            retention,
-            guard: retry_horizon.unwrap_or(retention).min(retention),
+            retention: policy.retention,
             pauses,
             read_at: now(),
             asked: Cell::new(false),
@@ -262,6 +251,14 @@ pub struct Policy {
     pub created_at: Option<Instant>,
     /// The latest time that drops have gone by.
     pub clock_seen: Option<Instant>,
+}
+
+impl Policy {
+    /// Windows at least as long guard against redelivery, so that they stand still in an absence: the retry
+    /// horizon, or the retention where none is known.
+    pub fn guard(&self) -> i64 {
+        self.retry_horizon.unwrap_or(self.retention).min(self.retention)
+    }
 }
 
 /// The policy of a store; None for a table that is none.

@@ -58,11 +58,6 @@ impl Pauses {
         }
         over
     }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 #[cfg(test)]
