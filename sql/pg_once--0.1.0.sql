@@ -53,15 +53,17 @@ CREATE TABLE once.store_pause (
     is_hold boolean     NOT NULL,
     reason  text        NOT NULL,
     made_by text        NOT NULL,
+    guards  interval,
     PRIMARY KEY (store, is_hold, since)
 );
 COMMENT ON TABLE once.store_pause IS 'times in which the windows of a store stand still: holds, and absences of its consumers or the server; written by hold, unhold and maintenance';
 COMMENT ON COLUMN once.store_pause.store IS 'the store';
 COMMENT ON COLUMN once.store_pause.since IS 'when it began';
 COMMENT ON COLUMN once.store_pause.until IS 'when it ended or will end; infinity: not over';
-COMMENT ON COLUMN once.store_pause.is_hold IS 'true: somebody asked for it, and every window stands still; false: an absence, and windows at least as long as the retry horizon (the retention where none is known) do';
+COMMENT ON COLUMN once.store_pause.is_hold IS 'true: somebody asked for it, and every window stands still; false: an absence, and windows of a certain length do';
 COMMENT ON COLUMN once.store_pause.reason IS 'why';
 COMMENT ON COLUMN once.store_pause.made_by IS 'the role that asked for it or found it';
+COMMENT ON COLUMN once.store_pause.guards IS 'an absence stops windows at least this long: the retry horizon when it was found, the retention where none was known';
 
 CREATE TABLE once.maintenance_log (
     at      timestamptz NOT NULL DEFAULT clock_timestamp(),

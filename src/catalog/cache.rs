@@ -70,9 +70,6 @@ pub struct Store {
     pub name: Vec<u8>,
     /// Longest ttl, in microseconds.
     pub retention: i64,
-    /// Windows at least as long guard against redelivery, so that an absence stops them: the retry horizon, or
-    /// the retention where none is known.
-    guard: i64,
     /// Times in which its windows stand still.
     pauses: StorePauses,
     /// When this was read.
@@ -102,9 +99,8 @@ impl Store {
         if self.pauses.all.is_empty() {
             return expires_at;
         }
-        let guards = expires_at.saturating_sub(claimed_at) >= self.guard;
-        let pauses = if guards { &self.pauses.all } else { &self.pauses.holds };
-        pauses.end(claimed_at, expires_at)
+        let length = expires_at.saturating_sub(claimed_at);
+        self.pauses.that_stop(length).end(claimed_at, expires_at)
     }
 
     /// Whether an absence is to be found out about before a claim is made. Says so once.
@@ -205,7 +201,7 @@ fn load(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
         let Some(table) = bounds::relation_in(schema()?, &c_name) else { return Ok(None) };
         READING.with(|reading| reading.set(table));
         let before = MESSAGES.with(Cell::get);
-        let Some(Policy { retention, retry_horizon, .. }) = policy_of(table)? else {
+        let Some(Policy { retention, .. }) = policy_of(table)? else {
             return Ok(None);
         };
         let pauses = pauses::of(table)?;
@@ -217,7 +213,6 @@ fn load(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
             table,
             name: name.to_vec(),
             retention,
-            guard: retry_horizon.unwrap_or(retention).min(retention),
             pauses,
             read_at: now(),
             asked: Cell::new(false),
@@ -249,6 +244,14 @@ pub struct Policy {
     pub created_at: Option<Instant>,
     /// The latest time that drops have gone by.
     pub clock_seen: Option<Instant>,
+}
+
+impl Policy {
+    /// Windows at least as long guard against redelivery, so that an absence stops them: the retry horizon, or
+    /// the retention where none is known.
+    pub fn guard(&self) -> i64 {
+        self.retry_horizon.unwrap_or(self.retention).min(self.retention)
+    }
 }
 
 /// The policy of a store; None for a table that is none.

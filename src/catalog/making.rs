@@ -2,8 +2,8 @@
 //! process: a leaf made in the claimer's own would block every other claimer until it commits. Where
 //! no process can be had, or it fails, the claimer makes it itself after all, and sees the error.
 
-use super::{SCHEMA, away, cache, leaves, schema, stores};
-use crate::domain::day::Day;
+use super::{SCHEMA, away, cache, leaves, pauses, schema, stores};
+use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
 use crate::error::Refusal;
 use crate::pg::lock::OwnLock;
@@ -159,17 +159,33 @@ pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
 }
 
 /// Has the absences of a store found out about and written down. Where no process can be had, or it fails, the
-/// claim goes on with what is known: the next pass finds the same.
-pub fn settle(store: &cache::Store, days: i32) {
+/// claimer does it in its own transaction: going on with what is known could end a window early.
+pub fn settle(store: &cache::Store, now: Instant, days: i32) -> Result<(), Refusal> {
     // What such a process does must not start another.
     if worker::is_running() {
-        return;
+        return Ok(());
     }
     let number = lock_number(store.table.to_u32(), b"settle", &store.name);
     let order =
         Order::Settle { database: session::database().to_u32(), store: store.table.to_u32(), days };
-    let _turn = OwnLock::making(number);
-    worker::run("pg_once: finding out whether a store was away", FUNCTION, &order.encode());
+    let is_open = |known: &pauses::StorePauses| {
+        let leaves = cache::leaves_of(store.table)?;
+        Ok::<bool, Refusal>(away::is_in_question(&leaves, known, now, days))
+    };
+    {
+        let _turn = OwnLock::making(number);
+        // Somebody may have settled it while this session waited for its turn.
+        if !is_open(&pauses::of(store.table)?)? {
+            return Ok(());
+        }
+        worker::run("pg_once: finding out whether a store was away", FUNCTION, &order.encode());
+    }
+    let known = pauses::of(store.table)?;
+    // An absence that is known and not over ends no window.
+    if known.away_since.is_none() && is_open(&known)? {
+        away::settle(store.table, now, days)?;
+    }
+    Ok(())
 }
 
 /// Makes the default store if the current user may.

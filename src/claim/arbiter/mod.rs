@@ -169,7 +169,7 @@ impl<'a> Arbiter<'a> {
             let away_days = self.settings.away_days;
             if !settled && store.is_in_question(now, away_days) {
                 settled = true;
-                making::settle(&store, away_days);
+                making::settle(&store, now, away_days)?;
                 cache::forget(&store);
                 continue;
             }

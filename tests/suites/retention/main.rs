@@ -2,9 +2,11 @@
 //! beside everybody else, and what a DBA is told about it.
 
 mod away;
+mod crossing;
 mod doubt;
 mod drops;
 mod health;
 mod holds;
 mod late;
 mod settings;
+mod unsettled;
