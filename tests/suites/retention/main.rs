@@ -9,4 +9,5 @@ mod health;
 mod holds;
 mod late;
 mod settings;
+mod seven_days;
 mod unsettled;
