@@ -10,4 +10,5 @@ mod holds;
 mod late;
 mod settings;
 mod seven_days;
+mod unmade;
 mod unsettled;
