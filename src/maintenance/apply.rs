@@ -2,6 +2,7 @@
 //! behind it for longer, and gives up after a few tries; the next pass tries again.
 
 use super::plan::{self, Doubt};
+use crate::catalog::cache::Leaf;
 use crate::catalog::log::{self, Action, Entry};
 use crate::catalog::{away, cache, leaves, pauses, sql, stores};
 use crate::domain::day::{Day, Instant};
@@ -92,7 +93,9 @@ impl Pass<'_> {
         let seen = policy.clock_seen.or(policy.created_at).unwrap_or(now);
         let days =
             away::written(&leaves, now, away::not_told).filter(|leaf| leaf.range.to > seen).count();
-        let doubt = plan::doubt(&due, &pauses, seen, now, days).map(|doubt| in_words(&doubt));
+        // An empty leaf is no loss, and after an absence all that were made in it become due at once.
+        let at_stake: Vec<Leaf> = away::written(&due, now, |_| true).cloned().collect();
+        let doubt = plan::doubt(&at_stake, &pauses, seen, now, days).map(|doubt| in_words(&doubt));
         if let Some(doubt) = &doubt {
             let action = if self.force { Action::Force } else { Action::Doubt };
             self.step(store, "write the log", || {

@@ -170,3 +170,43 @@ fn raising_the_retention_takes_nothing_from_a_window_that_an_absence_has_lengthe
     cluster.clock().set(start.days(12));
     assert!(answer(&mut s, "k", "7 days"));
 }
+
+#[test]
+fn a_session_that_slept_through_an_absence_finds_it_out() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2011, 8, 1).plus(32_400.0);
+    cluster.clock().set(start);
+    let mut s = db.session();
+    look_for_absences(&db, &mut s);
+    s.run("SELECT once.create_store('processed_events', retention => '36 hours')");
+    assert!(answer(&mut s, "k", "36 hours"));
+    assert!(!answer(&mut s, "k", "36 hours"), "the session knows the store");
+    // The leaf of this day was made ahead: nothing has changed that the session would hear of.
+    cluster.clock().set(start.days(2));
+    assert!(!answer(&mut s, "k", "36 hours"));
+    assert_eq!(absences(&mut s), ["2011-08-01 09:00:00 open"]);
+}
+
+#[test]
+fn the_empty_days_of_an_absence_become_due_together_and_raise_no_doubt() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2011, 10, 3).plus(32_400.0);
+    cluster.clock().set(start);
+    let mut s = db.session();
+    look_for_absences(&db, &mut s);
+    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
+    for day in 0..22 {
+        cluster.clock().set(start.days(day));
+        // Away from the sixth to the fourteenth day; maintenance goes on.
+        if !(5..14).contains(&day) {
+            assert!(answer(&mut s, &format!("k{day}"), "2 days"), "day {day}");
+        }
+        s.run("CALL once.maintain()");
+        let doubts: i64 = s.get("SELECT count(*) FROM once.health WHERE severity = 'error'");
+        assert_eq!(doubts, 0, "day {day}");
+    }
+    let oldest: String = s.get("SELECT to_char(min(day), 'YYYY-MM-DD') FROM once.partitions");
+    assert_eq!(oldest, "2011-10-22", "three days before the last");
+}
