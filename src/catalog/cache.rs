@@ -277,6 +277,18 @@ pub fn retention_of(store: Oid) -> Result<Option<i64>, Refusal> {
     Ok(policy_of(store)?.map(|policy| policy.retention))
 }
 
+/// Until when one leaf was promised to be kept; the end of time where nobody promised anything.
+pub fn promise_of(leaf: Oid, store: Oid) -> Result<Instant, Refusal> {
+    let promises = bounds::relation_in(schema()?, c"leaf_promise").ok_or(Refusal::NotInstalled)?;
+    let mut keep_until = Instant::MAX;
+    table::for_each_row(promises, |row| {
+        if (row.oid(0), row.oid(1)) == (Some(leaf), Some(store)) {
+            keep_until = row.instant(2).unwrap_or(Instant::MAX);
+        }
+    });
+    Ok(keep_until)
+}
+
 /// The leaves of a store as the catalog has them now, newest first.
 pub fn leaves_of(store: Oid) -> Result<Vec<Leaf>, Refusal> {
     let promises = bounds::relation_in(schema()?, c"leaf_promise").ok_or(Refusal::NotInstalled)?;

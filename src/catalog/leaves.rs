@@ -97,13 +97,13 @@ fn free_name(store: &str, day: Day) -> Result<String, Refusal> {
 /// Creates the table with our columns and nothing else, always logged and a heap, in the parent's
 /// tablespace and with the storage parameters of the newest leaf: a partitioned table has none.
 fn create_bare(store: Oid, name: &str, model: Option<Oid>) -> Result<(), Refusal> {
-    let tablespace = sql::get::<String>(
+    let tablespace = sql::strings(
         "SELECT t.spcname::text FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace \
          WHERE c.oid = $1",
         &[store.into()],
     )?;
-    let (table_space, index_space) = tablespace.map_or_else(Default::default, |space| {
-        let space = sql::identifier(&space);
+    let (table_space, index_space) = tablespace.first().map_or_else(Default::default, |space| {
+        let space = sql::identifier(space);
         (format!(" TABLESPACE {space}"), format!(" USING INDEX TABLESPACE {space}"))
     });
     let mut options = match model {
@@ -241,10 +241,9 @@ pub fn count_claims(leaf: Oid, now: i64) -> Result<Option<(i64, i64)>, Refusal> 
 /// Until when a leaf may hold a live claim, its store's pauses taken into account; None for no leaf.
 pub fn live_until(leaf: Oid) -> Result<Option<i64>, Refusal> {
     let Some(store) = bounds::parent(leaf) else { return Ok(None) };
-    let leaves = cache::leaves_of(store)?;
-    let Some(leaf) = leaves.iter().find(|known| known.table == leaf) else { return Ok(None) };
+    let Some(range) = bounds::range_of(leaf) else { return Ok(None) };
     let pauses = super::pauses::of(store)?.all;
-    Ok(Some(pauses.end(leaf.range.from, leaf.keep_until)))
+    Ok(Some(pauses.end(range.from, cache::promise_of(leaf, store)?)))
 }
 
 /// When the first and the last claim of a leaf expire; None where there is none, the table is no leaf, or the

@@ -1,6 +1,7 @@
 //! Holds that cross each other, a drop of the store, and encodings.
 
-use pg_once_tests::shared::{cluster, database};
+use pg_once_tests::clock::Instant;
+use pg_once_tests::shared::{clocked, cluster, database};
 use pg_once_tests::wait;
 
 #[test]
@@ -61,4 +62,55 @@ fn a_reason_is_kept_in_any_encoding() {
         assert!(same, "{encoding}");
         assert!(s.get::<bool>("SELECT once.unhold('processed_events')"));
     }
+}
+
+#[test]
+fn a_hold_or_a_longer_retention_that_comes_while_a_drop_waits_keeps_the_leaf() {
+    let cluster = clocked();
+    for (year, change) in [
+        (2007, "SELECT once.hold('processed_events', 'replay')"),
+        (2009, "SELECT once.alter_store('processed_events', retention => '30 days')"),
+    ] {
+        let db = cluster.database();
+        let noon = Instant::midnight(year, 2, 1).plus(43_200.0);
+        cluster.clock().set(noon);
+        let (mut s, mut reader, mut dba) = (db.session(), db.session(), db.session());
+        s.run("SELECT once.create_store('processed_events', retention => '1 hour')");
+        assert!(s.claim("k"));
+        cluster.clock().set(noon.days(1));
+        reader.run("BEGIN; SELECT count(*) FROM once.processed_events");
+        // Long enough for the change to come between two tries whatever else the machine does.
+        s.run("SET pg_once.maintenance_lock_timeout = '3s'");
+        let pass = s.background(|s| s.run("CALL once.maintain()"));
+        wait::blocked(&mut dba, pass.pid());
+        dba.run(change);
+        assert!(!pass.done(), "the drop is still being tried for: {change}");
+        reader.run("COMMIT");
+        let mut s = pass.join().0;
+        let oldest = s.days_of("once.processed_events")[0].day.clone();
+        assert_eq!(oldest, format!("{year}0201"), "{change}");
+    }
+}
+
+#[test]
+fn a_store_with_names_that_are_no_utf8_stops_maintenance_of_no_other() {
+    let db = cluster().create("ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    let mut s = db.session();
+    s.run("CREATE EXTENSION pg_once");
+    s.run("SET pg_once.precreate_days = 1");
+    for store in ["a", "b", "c"] {
+        s.run(&format!("SELECT once.create_store('{store}')"));
+    }
+    s.run("ALTER TABLE once.a ADD COLUMN \"\u{e9}\" int DEFAULT 1; ALTER TABLE once.b RENAME TO \"\u{e9}\"");
+    s.run("SET pg_once.precreate_days = 4");
+    s.run("CALL once.maintain()");
+    let days = "SELECT days FROM once.stores WHERE store = 'c'";
+    assert_eq!(s.get::<i32>(days), 5, "the others have all their days");
+    assert!(s.get::<bool>("SELECT bool_and(maintained_at IS NOT NULL) FROM once.store_policy"));
+    // Roles belong to every database: this one goes again.
+    let role = format!("jos\u{e9}_{}", db.name());
+    s.run(&format!("CREATE ROLE \"{role}\"; GRANT USAGE, CREATE ON SCHEMA once TO \"{role}\""));
+    s.run(&format!("SET ROLE \"{role}\""));
+    assert_eq!(s.fails("SELECT once.create_store('d')").code, "0A000");
+    s.run(&format!("RESET ROLE; DROP OWNED BY \"{role}\"; DROP ROLE \"{role}\""));
 }
