@@ -5,6 +5,7 @@ mod away;
 mod crossing;
 mod doubt;
 mod drops;
+mod edges;
 mod health;
 mod holds;
 mod late;
