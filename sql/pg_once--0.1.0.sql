@@ -293,6 +293,18 @@ SELECT CASE WHEN last_day = today THEN 'warning' ELSE 'error' END, name, 'no day
        'CALL once.maintain()'
   FROM known, clock WHERE last_day IS NULL OR last_day <= today
 UNION ALL
+SELECT CASE WHEN min(m.day) <= today + 1 THEN 'error' ELSE 'warning' END, name, 'a day ahead is missing', NULL,
+       pg_catalog.format('there is no leaf for %s UTC, but one for a later day; if maintenance cannot make it, it says why',
+                         pg_catalog.to_char(min(m.day), 'YYYY-MM-DD')), 'CALL once.maintain()'
+  FROM known k, clock
+  CROSS JOIN LATERAL (SELECT today + n AS day FROM pg_catalog.generate_series(0, least(last_day - today, 30)) n) m
+ WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+                    WHERE i.inhparent = k.store
+                      AND CASE WHEN once.leaf_day(c.oid) IS NULL
+                               THEN pg_catalog.pg_get_expr(c.relpartbound, c.oid) <> 'DEFAULT'
+                               ELSE once.leaf_day(c.oid) = m.day END)
+ GROUP BY name, today
+UNION ALL
 SELECT CASE WHEN coalesce(maintained_at, created_at) < now - interval '3 days' THEN 'error' ELSE 'warning' END, name,
        'maintenance is overdue', coalesce(maintained_at, created_at),
        CASE WHEN maintained_at IS NULL THEN 'no pass has ever come to its end' ELSE 'the last pass is more than a day ago' END,

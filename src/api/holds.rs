@@ -21,7 +21,7 @@ fn hold(
 ) -> Sql<()> {
     let hold = || {
         let (name, reason) = (store_name(store, "store")?, given(reason, "reason")?);
-        pauses::hold(&name, reason, session::now(), given(until, "until")?.into())
+        pauses::hold(&name, reason, session::now, given(until, "until")?.into())
     };
     sql(|| {
         arbiter::refuse_read_only(c"once.hold()");
@@ -34,6 +34,6 @@ fn hold(
 fn unhold(store: Option<&[u8]>) -> Sql<bool> {
     sql(|| {
         arbiter::refuse_read_only(c"once.unhold()");
-        raise(store_name(store, "store").and_then(|name| pauses::unhold(&name, session::now())))
+        raise(store_name(store, "store").and_then(|name| pauses::unhold(&name, session::now)))
     })
 }

@@ -97,13 +97,13 @@ fn free_name(store: &str, day: Day) -> Result<String, Refusal> {
 /// Creates the table with our columns and nothing else, always logged and a heap, in the parent's
 /// tablespace and with the storage parameters of the newest leaf: a partitioned table has none.
 fn create_bare(store: Oid, name: &str, model: Option<Oid>) -> Result<(), Refusal> {
-    let tablespace = sql::get::<String>(
+    let tablespace = sql::strings(
         "SELECT t.spcname::text FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace \
          WHERE c.oid = $1",
         &[store.into()],
     )?;
-    let (table_space, index_space) = tablespace.map_or_else(Default::default, |space| {
-        let space = sql::identifier(&space);
+    let (table_space, index_space) = tablespace.first().map_or_else(Default::default, |space| {
+        let space = sql::identifier(space);
         (format!(" TABLESPACE {space}"), format!(" USING INDEX TABLESPACE {space}"))
     });
     let mut options = match model {

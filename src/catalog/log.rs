@@ -62,14 +62,14 @@ pub struct Entry<'a> {
     pub rows: Option<i64>,
     /// How long it took, in microseconds.
     pub took: Option<i64>,
-    /// In words.
-    pub detail: &'a str,
+    /// In words, as bytes of the database's encoding.
+    pub detail: &'a [u8],
 }
 
 impl Entry<'_> {
     /// An entry of which there is nothing more to say.
-    pub fn of(action: Action, detail: &str) -> Entry<'_> {
-        Entry { action, day: None, rows: None, took: None, detail }
+    pub fn of<T: AsRef<[u8]> + ?Sized>(action: Action, detail: &T) -> Entry<'_> {
+        Entry { action, day: None, rows: None, took: None, detail: detail.as_ref() }
     }
 }
 
@@ -80,7 +80,8 @@ pub fn write(store: Oid, entry: &Entry) -> Result<(), Refusal> {
     let took = entry.took.map(|micros| sql::interval(micros.max(1))).transpose()?;
     sql::run(
         "INSERT INTO once.maintenance_log (store, action, day, rows, took, detail, made_by) \
-         SELECT relname, $2, $3::date, $4, $5, $6, pg_get_userbyid($7) FROM pg_class WHERE oid = $1",
+         SELECT relname, $2, $3::date, $4, $5, convert_from($6, getdatabaseencoding()), \
+                pg_get_userbyid($7) FROM pg_class WHERE oid = $1",
         &[
             store.into(),
             entry.action.word().into(),

@@ -36,6 +36,8 @@ pub enum Order {
         database: u32,
         /// The store.
         store: u32,
+        /// The claimer's clock.
+        now: Instant,
         /// Days without a claim that are more than usual.
         days: i32,
     },
@@ -59,7 +61,9 @@ impl Order {
     pub fn encode(&self) -> String {
         match self {
             Order::Leaf { database, store, day } => format!("leaf {database} {store} {day}"),
-            Order::Settle { database, store, days } => format!("settle {database} {store} {days}"),
+            Order::Settle { database, store, now, days } => {
+                format!("settle {database} {store} {now} {days}")
+            }
             Order::Store { database, owner, retention, day, ahead } => {
                 format!("store {database} {owner} {retention} {day} {ahead}")
             }
@@ -78,6 +82,7 @@ impl Order {
             "settle" => Some(Order::Settle {
                 database: words.next()?.parse().ok()?,
                 store: words.next()?.parse().ok()?,
+                now: words.next()?.parse().ok()?,
                 days: words.next()?.parse().ok()?,
             }),
             "store" => Some(Order::Store {
@@ -113,8 +118,8 @@ impl Order {
                     leaves::make(store, Day(*day))?;
                 }
             }
-            Order::Settle { store, days, .. } => {
-                away::settle(Oid::from(*store), session::now(), *days)?;
+            Order::Settle { store, now, days, .. } => {
+                away::settle(Oid::from(*store), *now, *days)?;
             }
             Order::Store { owner, retention, day, ahead, .. } => {
                 // Looked for under the lock: somebody else's may have been committed meanwhile.
@@ -158,21 +163,34 @@ pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
     make(number, &order, covered, may_make_itself)
 }
 
-/// Has the absences of a store found out about and written down, by one claimer for all. False where no process
-/// could be had for it.
+/// Has the absences of a store found out about and written down, by one claimer for all. False where that could
+/// not be done: no process could be had, or a transaction that changes the store stood in its way.
 pub fn settle(store: &cache::Store, now: Instant, days: i32) -> Result<bool, Refusal> {
     // What such a process does must not start another.
     if worker::is_running() {
         return Ok(true);
     }
+    // An absence that is known and not over ends no window.
+    let is_settled = || {
+        let (leaves, known) = (cache::leaves_of(store.table)?, pauses::of(store.table)?);
+        let is_open = away::is_in_question(&leaves, &known, now, days);
+        Ok::<(bool, bool), Refusal>((!is_open, known.away_since.is_some()))
+    };
     let number = lock_number(store.table.to_u32(), b"settle", &store.name);
     let _turn = OwnLock::making(number);
-    if !away::is_in_question(&store.leaves, &pauses::of(store.table)?, now, days) {
+    // Somebody may have settled it while this session waited for its turn.
+    if is_settled()?.0 {
         return Ok(true);
     }
-    let order =
-        Order::Settle { database: session::database().to_u32(), store: store.table.to_u32(), days };
-    Ok(worker::run("pg_once: finding out whether a store was away", FUNCTION, &order.encode()))
+    let order = Order::Settle {
+        database: session::database().to_u32(),
+        store: store.table.to_u32(),
+        now,
+        days,
+    };
+    worker::run("pg_once: finding out whether a store was away", FUNCTION, &order.encode());
+    let (settled, lasts) = is_settled()?;
+    Ok(settled || lasts)
 }
 
 /// Makes the default store if the current user may.

@@ -7,7 +7,7 @@ use crate::domain::day::Instant;
 use crate::domain::pause::Pauses;
 use crate::error::Refusal;
 use crate::pg::privilege::{self, Acting};
-use crate::pg::{bounds, inval, lock, table};
+use crate::pg::{bounds, inval, table};
 use pgrx::pg_sys::Oid;
 
 /// A store's pauses.
@@ -96,12 +96,17 @@ pub fn of(store: Oid) -> Result<StorePauses, Refusal> {
 }
 
 /// Begins a hold, or changes the one in force.
-pub fn hold(name: &str, reason: &[u8], now: Instant, until: Instant) -> Result<(), Refusal> {
-    let store = stores::owned(name)?;
+pub fn hold(
+    name: &str,
+    reason: &[u8],
+    clock: fn() -> Instant,
+    until: Instant,
+) -> Result<(), Refusal> {
+    let store = stores::owned_to_change(name)?;
+    let now = clock();
     if until <= now {
         return Err(Refusal::HoldInThePast);
     }
-    lock::hold_definition(store);
     let by = privilege::current_user();
     let until_text = {
         let _acting = Acting::as_role(privilege::schema_owner(schema()?));
@@ -118,10 +123,10 @@ pub fn hold(name: &str, reason: &[u8], now: Instant, until: Instant) -> Result<(
                 &[store.into(), sql::instant(now)?, sql::instant(until)?, reason.into(), by.into()],
             )?;
         }
-        sql::get::<String>(
-            "SELECT format('until %s: %s', CASE WHEN isfinite($1) THEN to_char($1 AT TIME ZONE 'UTC', \
+        sql::get::<Vec<u8>>(
+            "SELECT convert_to(format('until %s: %s', CASE WHEN isfinite($1) THEN to_char($1 AT TIME ZONE 'UTC', \
                     'YYYY-MM-DD HH24:MI:SS UTC') ELSE 'further notice' END, \
-                    convert_from($2, getdatabaseencoding()))",
+                    convert_from($2, getdatabaseencoding())), getdatabaseencoding())",
             &[sql::instant(until)?, reason.into()],
         )?
     };
@@ -129,18 +134,17 @@ pub fn hold(name: &str, reason: &[u8], now: Instant, until: Instant) -> Result<(
 }
 
 /// Ends every pause in force. False where there was none.
-pub fn unhold(name: &str, now: Instant) -> Result<bool, Refusal> {
-    let store = stores::owned(name)?;
-    lock::hold_definition(store);
+pub fn unhold(name: &str, clock: fn() -> Instant) -> Result<bool, Refusal> {
+    let store = stores::owned_to_change(name)?;
+    let now = clock();
     let ended = {
         let _acting = Acting::as_role(privilege::schema_owner(schema()?));
-        sql::run(
-            "DELETE FROM once.store_pause WHERE store = $1 AND since >= $2",
-            &[store.into(), sql::instant(now)?],
-        )?;
+        // One that begins later, after a clock that went back, cannot end now: it goes.
         sql::get::<i64>(
-            "WITH ended AS (UPDATE once.store_pause SET until = $2 WHERE store = $1 AND until > $2 \
-                            RETURNING true) SELECT count(*) FROM ended",
+            "WITH gone AS (DELETE FROM once.store_pause WHERE store = $1 AND since >= $2 RETURNING true), \
+                  ended AS (UPDATE once.store_pause SET until = $2 \
+                             WHERE store = $1 AND since < $2 AND until > $2 RETURNING true) \
+             SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM ended)",
             &[store.into(), sql::instant(now)?],
         )?
     };
@@ -156,8 +160,8 @@ pub fn unhold(name: &str, now: Instant) -> Result<bool, Refusal> {
 /// With it goes how long a window must be to stand still in it, as things are now: a window that an absence has
 /// stretched stays so, whatever the retention or the horizon become.
 pub fn record_away(store: Oid, since: Instant, until: Instant) -> Result<(), Refusal> {
+    let Some(policy) = cache::policy_of(store)? else { return Ok(()) };
     let by = privilege::current_user();
-    let guard = cache::policy_of(store)?.map_or(0, |policy| policy.guard());
     {
         let _acting = Acting::as_role(privilege::schema_owner(schema()?));
         sql::run(
@@ -169,7 +173,7 @@ pub fn record_away(store: Oid, since: Instant, until: Instant) -> Result<(), Ref
                 sql::instant(since)?,
                 sql::instant(until)?,
                 by.into(),
-                sql::interval(guard)?,
+                sql::interval(policy.guard())?,
             ],
         )?;
     }
@@ -193,7 +197,7 @@ pub fn forget_before(store: Oid, oldest: Instant) -> Result<(), Refusal> {
     )
 }
 
-fn changed(store: Oid, action: Action, detail: &str) -> Result<(), Refusal> {
+fn changed<T: AsRef<[u8]> + ?Sized>(store: Oid, action: Action, detail: &T) -> Result<(), Refusal> {
     log::write(store, &Entry::of(action, detail))?;
     inval::announce(store);
     crate::pg::session::next_command();

@@ -41,15 +41,23 @@ pub fn get<T: FromDatum + IntoDatum>(
     }
 }
 
-/// Runs a query that gives a column of strings.
+/// Runs a query that gives a column of strings. They may hold names of somebody's, which are refused where they
+/// are no UTF-8: fetched as strings they would be a panic, and end more than the step at hand.
 pub fn strings(query: &str, args: &[DatumWithOid]) -> Result<Vec<String>, Refusal> {
+    let query = format!(
+        "SELECT pg_catalog.convert_to(q.s, pg_catalog.getdatabaseencoding()) FROM ({query}) AS q (s)"
+    );
     Spi::connect(|client| {
         let mut values = Vec::new();
-        for row in client.select(query, None, args)? {
-            values.extend(row.get::<String>(1)?);
+        for row in client.select(&query, None, args)? {
+            values.extend(row.get::<Vec<u8>>(1)?.map(utf8).transpose()?);
         }
         Ok(values)
     })
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String, Refusal> {
+    String::from_utf8(bytes).map_err(|_| Refusal::NameEncoding)
 }
 
 /// What a relation is called, wherever it is.
@@ -65,18 +73,20 @@ pub struct Named {
 /// The name and owner of a relation.
 pub fn named(relation: Oid) -> Result<Named, Refusal> {
     let found = Spi::connect(|client| {
-        let query = "SELECT c.relname::text, pg_catalog.format('%I.%I', n.nspname, c.relname), \
-                            pg_catalog.pg_get_userbyid(c.relowner)::text \
+        let query = "SELECT pg_catalog.convert_to(c.relname::text, e.encoding), \
+                            pg_catalog.convert_to(pg_catalog.format('%I.%I', n.nspname, c.relname), e.encoding), \
+                            pg_catalog.convert_to(pg_catalog.pg_get_userbyid(c.relowner)::text, e.encoding) \
                        FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n \
                          ON n.oid OPERATOR(pg_catalog.=) c.relnamespace \
+                      CROSS JOIN pg_catalog.getdatabaseencoding() e (encoding) \
                       WHERE c.oid OPERATOR(pg_catalog.=) $1";
         let mut rows = client.select(query, Some(1), &[relation.into()])?;
         let Some(row) = rows.next() else { return Ok::<_, Refusal>(None) };
-        Ok(row.get(1)?.zip(row.get(2)?).zip(row.get(3)?))
+        Ok(row.get::<Vec<u8>>(1)?.zip(row.get::<Vec<u8>>(2)?).zip(row.get::<Vec<u8>>(3)?))
     })?;
-    found
-        .map(|((name, qualified), owner)| Named { name, qualified, owner })
-        .ok_or_else(|| Refusal::Internal(format!("relation {relation} is gone")))
+    let ((name, qualified), owner) =
+        found.ok_or_else(|| Refusal::Internal(format!("relation {relation} is gone")))?;
+    Ok(Named { name: utf8(name)?, qualified: utf8(qualified)?, owner: utf8(owner)? })
 }
 
 /// An instant as a timestamptz argument.

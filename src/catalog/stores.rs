@@ -136,12 +136,24 @@ pub fn owned(name: &str) -> Result<Oid, Refusal> {
     if privilege::owns(store) { Ok(store) } else { Err(Refusal::NotOwner(name.to_owned())) }
 }
 
+/// The same with its definition lock, which may have been waited for, held to the end of the transaction.
+pub fn owned_to_change(name: &str) -> Result<Oid, Refusal> {
+    loop {
+        let store = owned(name)?;
+        lock::hold_definition(store);
+        // It may be gone by now, or another one have its name.
+        inval::accept();
+        if owned(name)? == store {
+            return Ok(store);
+        }
+    }
+}
+
 /// Changes what is given. A longer retention reaches the leaves that are there; a shorter one does
 /// not, because claims in them may have been given a later expiry. An absence that nobody has found yet is written
 /// down first, by what the store was told until now.
 pub fn alter(name: &str, policy: &Policy, now: Instant, away_days: i32) -> Result<(), Refusal> {
-    let store = owned(name)?;
-    lock::hold_definition(store);
+    let store = owned_to_change(name)?;
     away::settle(store, now, away_days)?;
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     let horizon = match policy.retry_horizon {
@@ -183,8 +195,7 @@ pub fn alter(name: &str, policy: &Policy, now: Instant, away_days: i32) -> Resul
 
 /// Drops a store with every claim in it.
 pub fn drop_store(name: &str) -> Result<(), Refusal> {
-    let store = owned(name)?;
-    lock::hold_definition(store);
+    let store = owned_to_change(name)?;
     {
         let _acting = Acting::as_caller();
         sql::run(&format!("DROP TABLE {}", sql::in_once(name)), &[])?;

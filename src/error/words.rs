@@ -182,9 +182,9 @@ impl Refusal {
             ),
             Refusal::NameEncoding => words(
                 Code::ERRCODE_FEATURE_NOT_SUPPORTED,
-                "store name must be plain ASCII in this database",
+                "names of stores, their columns and their owners must be plain ASCII in this database",
                 "The database's encoding is not UTF-8.",
-                "Choose an ASCII name; keys and effects may have any bytes all the same.",
+                "Choose ASCII names; keys and effects may have any bytes all the same.",
             ),
             Refusal::HoldInThePast => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,

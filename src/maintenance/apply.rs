@@ -2,6 +2,7 @@
 //! behind it for longer, and gives up after a few tries; the next pass tries again.
 
 use super::plan::{self, Doubt};
+use crate::catalog::cache::Leaf;
 use crate::catalog::log::{self, Action, Entry};
 use crate::catalog::{away, cache, leaves, pauses, sql, stores};
 use crate::domain::day::{Day, Instant};
@@ -72,17 +73,29 @@ impl Pass<'_> {
     }
 
     fn drop_due(&self, store: Oid) -> Result<(), Refusal> {
-        self.step(store, "see whether it was away", || {
+        let settled = self.step(store, "see whether it was away", || {
             away::settle(store, (self.clock)(), self.away_days)
         });
+        if !settled {
+            // What is due by the clock may be what an absence keeps open.
+            self.step(store, "write the log", || {
+                let detail = "nobody can tell whether the store was away";
+                pgrx::warning!("{}: nothing is dropped, because {detail}", name(store));
+                log::write_once_an_hour(store, &Entry::of(Action::Postpone, detail))
+            });
+            return Ok(());
+        }
         let now = (self.clock)();
         let Some(policy) = cache::policy_of(store)? else { return Ok(()) };
         let pauses = pauses::of(store)?.all;
         let leaves = cache::leaves_of(store)?;
         let due = plan::due(&leaves, &pauses, now);
         let seen = policy.clock_seen.or(policy.created_at).unwrap_or(now);
-        let days = away::written(&leaves, now).filter(|leaf| leaf.range.to > seen).count();
-        let doubt = plan::doubt(&due, &pauses, seen, now, days).map(|doubt| in_words(&doubt));
+        let days =
+            away::written(&leaves, now, away::not_told).filter(|leaf| leaf.range.to > seen).count();
+        // An empty leaf is no loss, and after an absence all that were made in it become due at once.
+        let at_stake: Vec<Leaf> = away::written(&due, now, |_| true).cloned().collect();
+        let doubt = plan::doubt(&at_stake, &pauses, seen, now, days).map(|doubt| in_words(&doubt));
         if let Some(doubt) = &doubt {
             let action = if self.force { Action::Force } else { Action::Doubt };
             self.step(store, "write the log", || {
@@ -114,12 +127,14 @@ impl Pass<'_> {
     }
 
     /// One step in a transaction of its own. Whatever it runs into is said and left behind: the other
-    /// days and stores have their turn all the same.
-    fn step(&self, store: Oid, what: &str, work: impl FnOnce() -> Result<(), Refusal>) {
-        if let Err(failed) = attempt(PATIENCE, work) {
+    /// days and stores have their turn all the same. False if it failed.
+    fn step(&self, store: Oid, what: &str, work: impl FnOnce() -> Result<(), Refusal>) -> bool {
+        let done = attempt(PATIENCE, work);
+        if let Err(failed) = &done {
             pgrx::warning!("{}: could not {what}: {failed}", name(store));
         }
         (self.commit)();
+        done.is_ok()
     }
 
     /// Drops one leaf, whose claims are over if they were to expire by `over_by`. False if the store is in

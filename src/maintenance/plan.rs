@@ -47,7 +47,7 @@ pub enum Doubt {
 
 /// Whether the clock can be believed, by what it has shown before and by the traces that time leaves: a day
 /// that really passed has claims in its leaf. Two leaves may become due without any, the night after a
-/// quiet day.
+/// quiet day. `due` are those that were ever written to.
 pub fn doubt(
     due: &[Leaf],
     pauses: &Pauses,

@@ -39,6 +39,9 @@ use pgrx::pg_sys::TransactionId;
 use std::cell::Cell;
 use std::rc::Rc;
 
+/// How often a claim has it found out whether a store was away, before it takes it for granted.
+const MOST_QUESTIONS: u32 = 3;
+
 /// A store opened for claims of one effect. Handles stay open from key to key.
 pub struct Arbiter<'a> {
     terms: &'a Terms<'a>,
@@ -168,7 +171,7 @@ impl<'a> Arbiter<'a> {
 
     /// Opens the store and the leaf of the day, today's unless an instant is given, making what is missing.
     fn open(&self, at: Option<Instant>) -> Result<Desk, Refusal> {
-        let (mut looked_again, mut settled) = (false, false);
+        let (mut looked_again, mut asked) = (false, 0);
         loop {
             pgrx::check_for_interrupts!();
             let store = self.store()?;
@@ -179,11 +182,11 @@ impl<'a> Arbiter<'a> {
             }
             // Before the first claim after an absence, so that no window has run out meanwhile.
             let away_days = self.settings.away_days;
-            if !settled && store.is_in_question(now, away_days) {
-                settled = true;
+            if store.is_in_question(now, away_days) {
+                asked += 1;
                 let is_settled = making::settle(&store, now, away_days)?;
                 cache::forget(&store);
-                if !is_settled {
+                if !is_settled || asked > MOST_QUESTIONS {
                     cache::assume_away(&store, now)?;
                 }
                 continue;

@@ -1,6 +1,7 @@
 //! One key, many claimers: races, expiry, midnight, missing days, isolation levels, random schedules
 //! against the model, and crashes.
 
+mod alone_and_together;
 mod by_hand;
 mod clock;
 mod collision;

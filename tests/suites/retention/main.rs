@@ -2,9 +2,14 @@
 //! beside everybody else, and what a DBA is told about it.
 
 mod away;
+mod crossing;
 mod doubt;
 mod drops;
+mod edges;
 mod health;
 mod holds;
 mod late;
 mod settings;
+mod seven_days;
+mod unmade;
+mod unsettled;
