@@ -186,8 +186,8 @@ pub fn find(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
 
 /// Reads a store as if its consumers were away, where that could not be found out: in doubt, windows that guard
 /// stand still. The next pass finds out and writes it down.
-pub fn assume_away(store: &Store, now: Instant) -> Result<(), Refusal> {
-    let since = away::earliest(&store.leaves, now);
+pub fn assume_away(store: &Store, now: Instant, days: i32) -> Result<(), Refusal> {
+    let since = away::earliest(&store.leaves, now, days);
     if let Some(store) = load(&store.name, since)? {
         store.asked.set(true);
     }

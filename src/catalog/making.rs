@@ -163,23 +163,21 @@ pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
     make(number, &order, covered, may_make_itself)
 }
 
-/// Has the absences of a store found out about and written down, by one claimer for all. False where that could
-/// not be done: no process could be had, or a transaction that changes the store stood in its way.
+/// Has the absences of a store found out about and written down, by one claimer for all. False where there is one
+/// that could not be written down: no process could be had, or somebody stood in its way.
 pub fn settle(store: &cache::Store, now: Instant, days: i32) -> Result<bool, Refusal> {
     // What such a process does must not start another.
     if worker::is_running() {
         return Ok(true);
     }
-    // An absence that is known and not over ends no window.
-    let is_settled = || {
-        let (leaves, known) = (cache::leaves_of(store.table)?, pauses::of(store.table)?);
-        let is_open = away::is_in_question(&leaves, &known, now, days);
-        Ok::<(bool, bool), Refusal>((!is_open, known.away_since.is_some()))
-    };
     let number = lock_number(store.table.to_u32(), b"settle", &store.name);
     let _turn = OwnLock::making(number);
+    let is_open = || {
+        let (leaves, known) = (cache::leaves_of(store.table)?, pauses::of(store.table)?);
+        Ok::<bool, Refusal>(away::is_in_question(&leaves, &known, now, days))
+    };
     // Somebody may have settled it while this session waited for its turn.
-    if is_settled()?.0 {
+    if !is_open()? {
         return Ok(true);
     }
     let order = Order::Settle {
@@ -189,8 +187,10 @@ pub fn settle(store: &cache::Store, now: Instant, days: i32) -> Result<bool, Ref
         days,
     };
     worker::run("pg_once: finding out whether a store was away", FUNCTION, &order.encode());
-    let (settled, lasts) = is_settled()?;
-    Ok(settled || lasts)
+    // An absence that is known and not over ends no window.
+    Ok(pauses::of(store.table)?.away_since.is_some()
+        || !is_open()?
+        || !away::is_to_be_written(store.table, now, days)?)
 }
 
 /// Makes the default store if the current user may.

@@ -187,7 +187,7 @@ impl<'a> Arbiter<'a> {
                 let is_settled = making::settle(&store, now, away_days)?;
                 cache::forget(&store);
                 if !is_settled || asked > MOST_QUESTIONS {
-                    cache::assume_away(&store, now)?;
+                    cache::assume_away(&store, now, away_days)?;
                 }
                 continue;
             }
