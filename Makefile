@@ -1,7 +1,7 @@
 # The one list of commands; `make` alone shows it. What they do is in pgrx-config/, examples/ and bench/.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stop build test lint bench docs clean-servers
+.PHONY: help demo demo-stop build test lint bench picture docs clean-servers
 
 # PG is the PostgreSQL major, or all. PG_CONFIG takes an installed server of its major.
 ifdef PG_CONFIG
@@ -38,6 +38,10 @@ lint: ## formatting, clippy and rustdoc, with warnings as errors
 bench: ## measures claims against INSERT .. ON CONFLICT DO NOTHING, in under five minutes
 	@pgrx-config/build $(PG)
 	@bench/run $(PG)
+
+picture: ## draws docs/monitoring.svg from a simulated week, in some minutes
+	@pgrx-config/build $(PG)
+	@monitoring/picture $(PG)
 
 docs: ## builds the documentation of the source and says where it is
 	@pgrx-config/lint docs $(PG)

@@ -27,10 +27,11 @@ LONGEST_SOCKET_FOLDER = 90
 
 
 class Cluster:
-    """One cluster by name; making the object touches nothing."""
+    """One cluster by name; making the object touches nothing. `environment` is added to its server's."""
 
-    def __init__(self, name):
+    def __init__(self, name, environment=None):
         self.name = name
+        self._environment = [f"{key}={value}" for key, value in (environment or {}).items()]
         self.folder = os.path.join(home(), name)
         self.data = os.path.join(self.folder, "data")
         self.log = os.path.join(self.data, "server.log")
@@ -53,6 +54,9 @@ class Cluster:
         # RUST_BACKTRACE would add a backtrace to the detail of the server's errors.
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PG") and k != "RUST_BACKTRACE"}
         command = [os.path.join(self._made_with()["bin"], program), *arguments]
+        if program == "pg_ctl" and self._environment:
+            # By env, behind the change of account: what is preloaded there must not run as root first.
+            command = ["env", *self._environment, *command]
         done = subprocess.run(as_account(command, self._owner()), env=clean, cwd="/", text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode != 0:

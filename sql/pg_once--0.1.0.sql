@@ -51,19 +51,19 @@ CREATE TABLE once.store_pause (
     since   timestamptz NOT NULL,
     until   timestamptz NOT NULL CHECK (until > since),
     is_hold boolean     NOT NULL,
+    guard   interval    NOT NULL DEFAULT '0',
     reason  text        NOT NULL,
     made_by text        NOT NULL,
-    guards  interval,
     PRIMARY KEY (store, is_hold, since)
 );
 COMMENT ON TABLE once.store_pause IS 'times in which the windows of a store stand still: holds, and absences of its consumers or the server; written by hold, unhold and maintenance';
 COMMENT ON COLUMN once.store_pause.store IS 'the store';
 COMMENT ON COLUMN once.store_pause.since IS 'when it began';
 COMMENT ON COLUMN once.store_pause.until IS 'when it ended or will end; infinity: not over';
-COMMENT ON COLUMN once.store_pause.is_hold IS 'true: somebody asked for it, and every window stands still; false: an absence, and windows of a certain length do';
+COMMENT ON COLUMN once.store_pause.is_hold IS 'true: somebody asked for it; false: an absence that was found';
+COMMENT ON COLUMN once.store_pause.guard IS 'windows at least as long stand still in it: all in a hold; in an absence those as long as the retry horizon, or the retention, was when it was found';
 COMMENT ON COLUMN once.store_pause.reason IS 'why';
 COMMENT ON COLUMN once.store_pause.made_by IS 'the role that asked for it or found it';
-COMMENT ON COLUMN once.store_pause.guards IS 'an absence stops windows at least this long: the retry horizon when it was found, the retention where none was known';
 
 CREATE TABLE once.maintenance_log (
     at      timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -183,6 +183,27 @@ CREATE PROCEDURE once.maintain(force boolean DEFAULT false)
 COMMENT ON PROCEDURE once.maintain(boolean) IS
     'one pass over the stores the caller owns: makes the days ahead, then drops days in which every claim has expired, each in a transaction of its own; force => true believes the clock where it is in doubt';
 
+CREATE PROCEDURE once.import_claims(
+    store text, source regclass, key_column text, claimed_at_column text,
+    effect_column text DEFAULT NULL, effect text DEFAULT '', ttl interval DEFAULT NULL,
+    time_zone text DEFAULT NULL, batch_size integer DEFAULT 10000,
+    INOUT rows_read bigint DEFAULT NULL, INOUT imported bigint DEFAULT NULL, INOUT already_there bigint DEFAULT NULL,
+    INOUT expired bigint DEFAULT NULL, INOUT refused bigint DEFAULT NULL
+)
+    LANGUAGE c AS 'MODULE_PATHNAME', 'import_claims_wrapper';
+COMMENT ON PROCEDURE once.import_claims(text, regclass, text, text, text, text, interval, text, integer, bigint, bigint, bigint, bigint, bigint) IS
+    'makes claims of the keys that a table says were processed, each for ttl (NULL = the store''s retention) from its own time, in batches that are committed one by one; safe to run twice and while claims go on. Needs INSERT on the store and SELECT on the source';
+
+CREATE FUNCTION once.schedule(schedule text DEFAULT '*/10 * * * *', database text DEFAULT NULL) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'schedule_wrapper';
+COMMENT ON FUNCTION once.schedule(text, text) IS
+    'has pg_cron run CALL once.maintain() as the caller in a database, this one by default; calling it again changes the job; returns its number. Works where pg_cron is installed';
+
+CREATE FUNCTION once.unschedule(database text DEFAULT NULL) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'unschedule_wrapper';
+COMMENT ON FUNCTION once.unschedule(text) IS
+    'takes the caller''s job of once.schedule away again; false where there is none';
+
 CREATE FUNCTION once.leaf_day(leaf regclass) RETURNS date
     LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'leaf_day_wrapper';
 COMMENT ON FUNCTION once.leaf_day(regclass) IS
@@ -197,7 +218,8 @@ SELECT c.relname::text                      AS store,
        l.days,
        l.first_day,
        l.last_day,
-       p.created_at
+       p.created_at,
+       p.maintained_at
   FROM once.store_policy p
   JOIN pg_catalog.pg_class c ON c.oid = p.store
   CROSS JOIN LATERAL (
@@ -206,12 +228,12 @@ SELECT c.relname::text                      AS store,
               max(once.leaf_day(i.inhrelid))  AS last_day
          FROM pg_catalog.pg_inherits i
         WHERE i.inhparent = p.store) l;
-COMMENT ON VIEW once.stores IS 'one row a store: owner, window, and the days it has';
+COMMENT ON VIEW once.stores IS 'one row a store: owner, window, the days it has, and when a pass over it last came to its end';
 
-CREATE FUNCTION once.leaf_kept_until(leaf regclass) RETURNS timestamptz
-    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'leaf_kept_until_wrapper';
-COMMENT ON FUNCTION once.leaf_kept_until(regclass) IS
-    'until when a leaf may hold a live claim: what was promised, and longer by the store''s pauses; NULL for a table that is no leaf';
+CREATE FUNCTION once.kept_until(store regclass) RETURNS TABLE (leaf regclass, kept_until timestamptz)
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'kept_until_wrapper';
+COMMENT ON FUNCTION once.kept_until(regclass) IS
+    'until when each leaf of a store may hold a live claim: what was promised, and longer by the store''s pauses';
 
 CREATE FUNCTION once.leaf_expiries(leaf regclass, OUT oldest timestamptz, OUT newest timestamptz) RETURNS record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'leaf_expiries_wrapper';
@@ -226,18 +248,18 @@ SELECT s.relname::text                 AS store,
             WHEN once.leaf_day(c.oid) = u.today      THEN 'current'
             WHEN EXISTS (SELECT FROM once.store_pause h
                           WHERE h.store = p.store AND h.since <= u.now AND u.now < h.until) THEN 'held'
-            WHEN once.leaf_kept_until(c.oid) <= u.now THEN 'due'
+            WHEN g.kept_until <= u.now       THEN 'due'
             ELSE 'open' END            AS state,
        k.keep_until,
-       once.leaf_kept_until(c.oid)     AS goes_at,
+       g.kept_until                    AS goes_at,
        NULLIF(c.reltuples, -1)::bigint AS rows_estimate,
        pg_catalog.pg_total_relation_size(c.oid) AS bytes,
        (once.leaf_expiries(c.oid)).oldest AS oldest_expiry,
        (once.leaf_expiries(c.oid)).newest AS newest_expiry
   FROM once.store_policy p
   JOIN pg_catalog.pg_class s    ON s.oid = p.store
-  JOIN pg_catalog.pg_inherits i ON i.inhparent = p.store
-  JOIN pg_catalog.pg_class c    ON c.oid = i.inhrelid
+  CROSS JOIN LATERAL once.kept_until(p.store) g
+  JOIN pg_catalog.pg_class c    ON c.oid = g.leaf
   LEFT JOIN once.leaf_promise k ON k.leaf = c.oid AND k.store = p.store
   CROSS JOIN (SELECT now, (now AT TIME ZONE 'UTC')::date AS today FROM (SELECT clock_timestamp() AS now) c) u;
 COMMENT ON VIEW once.partitions IS 'one row a leaf: its UTC day, its state (future, current, open, held by a pause, due to be dropped), until when it was promised and when it goes; the two expiries read the whole leaf, only where they are selected';
@@ -471,3 +493,6 @@ REVOKE ALL ON FUNCTION once.stat_entries() FROM PUBLIC;
 GRANT USAGE ON SCHEMA once TO pg_monitor;
 GRANT EXECUTE ON FUNCTION once.stat_entries() TO pg_monitor;
 GRANT SELECT ON once.stat_claims, once.stat_duplicate_ages, once.retention_advice TO pg_monitor;
+-- These tell of stores, days and sizes, never of a key; the expiries in once.partitions are for those who may
+-- read the store.
+GRANT SELECT ON once.stores, once.partitions, once.health, once.maintenance_log TO pg_monitor;

@@ -2,7 +2,11 @@
 
 use crate::domain::day::DAY;
 use crate::domain::key::MAX_KEY_BYTES;
+use crate::domain::names::Names;
+use crate::pg::setting;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
+use std::ffi::CString;
+use std::time::Duration;
 
 static MAX_KEY: GucSetting<i32> = GucSetting::<i32>::new(1024);
 static PRECREATE_DAYS: GucSetting<i32> = GucSetting::<i32>::new(3);
@@ -35,6 +39,9 @@ enum LogDuplicates {
     #[name = c"sample"]
     Sample,
 }
+
+static MAINTENANCE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(600);
+static DATABASES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 
 /// Minutes in a year of 366 days.
 const YEAR: i32 = 366 * 24 * 60;
@@ -110,6 +117,27 @@ pub fn define() {
         GucFlags::default(),
     );
     define_what_is_seen();
+    define_who_runs_it();
+}
+
+fn define_who_runs_it() {
+    GucRegistry::define_int_guc(
+        c"pg_once.maintenance_interval",
+        c"Pause between two rounds of the launcher, which maintains the stores of every database.",
+        c"Takes shared_preload_libraries = 'pg_once'. A number without a unit counts seconds; 0 stops the rounds.",
+        &MAINTENANCE_INTERVAL,
+        0,
+        24 * 60 * 60,
+        GucContext::Sighup,
+        GucFlags::UNIT_S,
+    );
+    setting::define_list(
+        c"pg_once.databases",
+        c"Databases that the launcher maintains, separated by commas; empty or * for all that have the extension.",
+        c"Names are taken as they are; one with spaces or commas in it stands in double quotes.",
+        &DATABASES,
+        |list| Names::parse(list).map(|_| ()),
+    );
 }
 
 fn define_what_is_seen() {
@@ -154,6 +182,18 @@ pub fn track_claims() -> bool {
 /// `pg_once.log_duplicates`: whether it is `sample`.
 pub fn sample_duplicates() -> bool {
     LOG_DUPLICATES.get() == LogDuplicates::Sample
+}
+
+/// `pg_once.maintenance_interval`; None where the launcher has nothing to do.
+pub fn maintenance_interval() -> Option<Duration> {
+    let seconds = u64::try_from(MAINTENANCE_INTERVAL.get()).unwrap_or(0);
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+/// `pg_once.databases`. What cannot be read was refused when it was set.
+pub fn databases() -> Names {
+    let list = DATABASES.get().unwrap_or_default();
+    Names::parse(list.to_bytes()).unwrap_or(Names::All)
 }
 
 /// `pg_once.max_key_bytes`.

@@ -30,5 +30,5 @@ pub extern "C-unwind" fn _PG_init() {
     gucs::define();
     stats::prepare();
     pg::session::reserve_settings(c"pg_once");
-    pg::worker::define_main(worker::make);
+    worker::define();
 }

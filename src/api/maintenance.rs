@@ -18,7 +18,7 @@ fn maintain(call: Call, force: Option<bool>) -> Sql<()> {
     sql(|| {
         arbiter::refuse_read_only(c"once.maintain()");
         if call.is_atomic() {
-            raise::<()>(Err(Refusal::InTransaction));
+            raise::<()>(Err(Refusal::InTransaction("once.maintain()")));
         }
         let commit = || call.commit();
         let force = raise(given(force, "force"));

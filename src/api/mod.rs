@@ -6,7 +6,9 @@
 
 mod claims;
 mod holds;
+mod import;
 mod maintenance;
+mod schedule;
 mod statistics;
 mod stores;
 

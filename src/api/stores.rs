@@ -14,8 +14,9 @@ use crate::error::{Refusal, raise};
 use crate::gucs;
 use crate::pg::bounds;
 use crate::pg::failure::{Sql, sql};
-use crate::pg::rows::{OneRow, Value};
-use pgrx::datum::{Date, Interval, TimestampWithTimeZone};
+use crate::pg::rows::{OneRow, RowSet, Value};
+use crate::pg::session;
+use pgrx::datum::{Date, Interval};
 use pgrx::pg_extern;
 use pgrx::pg_sys::Oid;
 
@@ -60,7 +61,7 @@ fn alter_store(
             retry_horizon: length(retry_horizon, "retry_horizon")?,
             note,
         };
-        stores::alter(&store_name(name, "name")?, &policy)
+        stores::alter(&store_name(name, "name")?, &policy, session::now(), gucs::away_days())
     };
     sql(|| {
         arbiter::refuse_read_only(c"once.alter_store()");
@@ -86,12 +87,12 @@ fn leaf_day(leaf: Oid) -> Option<Date> {
     whole.then(|| Date::saturating_from_raw(day.0))
 }
 
-/// Until when a leaf may hold a live claim; NULL for a table that is no leaf.
+/// Until when each leaf of a store may hold a live claim.
 #[pg_extern(sql = false)]
-fn leaf_kept_until(leaf: Oid) -> Sql<Option<TimestampWithTimeZone>> {
+fn kept_until(store: Oid) -> Sql<RowSet<'static, 2>> {
     sql(|| {
-        let until = raise(leaves::live_until(leaf));
-        until.and_then(|until| TimestampWithTimeZone::try_from(until).ok())
+        let leaves = raise(leaves::live_until(store));
+        RowSet::new(leaves.into_iter().map(|(leaf, at)| [Value::Oid(leaf), Value::Instant(at)]))
     })
 }
 

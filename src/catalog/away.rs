@@ -88,6 +88,14 @@ fn gap<'a>(
         .then_some(Gap { before, after: Some(newest) })
 }
 
+/// When an absence in question has begun at the earliest: with the day of the last claim before it.
+pub fn earliest(leaves: &[Leaf], now: Instant, days: i32) -> Option<Instant> {
+    let none = StorePauses::default();
+    let before =
+        gap(leaves, &none, now, days, not_told).and_then(|gap| gap.before.first().copied());
+    before.or_else(|| written(leaves, now, not_told).next()).map(|leaf| leaf.range.from)
+}
+
 /// Whether the absence after a leaf is known already: it may have been ended by hand.
 fn is_known(known: &StorePauses, last_before: &Leaf) -> bool {
     known.last_away >= Some(last_before.range.from)
@@ -112,6 +120,11 @@ pub fn settle(store: Oid, now: Instant, days: i32) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// Whether there is an absence that is not written down.
+pub fn is_to_be_written(store: Oid, now: Instant, days: i32) -> Result<bool, Refusal> {
+    Ok(find(store, now, days)?.is_some())
 }
 
 /// The absence to be written down: since when, and until when, or the end of time.

@@ -96,11 +96,7 @@ impl Store {
 
     /// When the window of a claim ends, pauses taken into account.
     pub fn end_of(&self, claimed_at: Instant, expires_at: Instant) -> Instant {
-        if self.pauses.all.is_empty() {
-            return expires_at;
-        }
-        let length = expires_at.saturating_sub(claimed_at);
-        self.pauses.that_stop(length).end(claimed_at, expires_at)
+        self.pauses.end_of(claimed_at, expires_at)
     }
 
     /// Whether an absence is to be found out about before a claim is made. Says so once.
@@ -184,8 +180,18 @@ pub fn find(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
     });
     match known {
         Some(store) => Ok(Some(store)),
-        None => load(name),
+        None => load(name, None),
     }
+}
+
+/// Reads a store as if its consumers were away, where that could not be found out: in doubt, windows that guard
+/// stand still. The next pass finds out and writes it down.
+pub fn assume_away(store: &Store, now: Instant, days: i32) -> Result<(), Refusal> {
+    let since = away::earliest(&store.leaves, now, days);
+    if let Some(store) = load(&store.name, since)? {
+        store.asked.set(true);
+    }
+    Ok(())
 }
 
 /// Forgets what is known of a store, so that the next look reads the catalog.
@@ -193,7 +199,7 @@ pub fn forget(store: &Store) {
     store.current.set(false);
 }
 
-fn load(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
+fn load(name: &[u8], away_since: Option<Instant>) -> Result<Option<Rc<Store>>, Refusal> {
     inval::watch_relations(on_change);
     let Ok(c_name) = CString::new(name) else { return Ok(None) };
     loop {
@@ -201,10 +207,11 @@ fn load(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
         let Some(table) = bounds::relation_in(schema()?, &c_name) else { return Ok(None) };
         READING.with(|reading| reading.set(table));
         let before = MESSAGES.with(Cell::get);
-        let Some(Policy { retention, .. }) = policy_of(table)? else {
-            return Ok(None);
-        };
-        let pauses = pauses::of(table)?;
+        let Some(policy) = policy_of(table)? else { return Ok(None) };
+        let mut pauses = pauses::of(table)?;
+        if let Some(since) = away_since {
+            pauses = pauses.and_away(since, policy.guard());
+        }
         let mut leaves = leaves_of(table)?;
         for leaf in &mut leaves {
             leaf.live_until = pauses.all.end(leaf.range.from, leaf.keep_until);
@@ -212,7 +219,7 @@ fn load(name: &[u8]) -> Result<Option<Rc<Store>>, Refusal> {
         let store = Rc::new(Store {
             table,
             name: name.to_vec(),
-            retention,
+            retention: policy.retention,
             pauses,
             read_at: now(),
             asked: Cell::new(false),
@@ -247,8 +254,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Windows at least as long guard against redelivery, so that an absence stops them: the retry horizon, or
-    /// the retention where none is known.
+    /// Windows at least as long guard against redelivery, so that they stand still in an absence: the retry
+    /// horizon, or the retention where none is known.
     pub fn guard(&self) -> i64 {
         self.retry_horizon.unwrap_or(self.retention).min(self.retention)
     }
@@ -275,18 +282,6 @@ pub fn policy_of(store: Oid) -> Result<Option<Policy>, Refusal> {
 /// The retention of a store; None for a table that is none.
 pub fn retention_of(store: Oid) -> Result<Option<i64>, Refusal> {
     Ok(policy_of(store)?.map(|policy| policy.retention))
-}
-
-/// Until when one leaf was promised to be kept; the end of time where nobody promised anything.
-pub fn promise_of(leaf: Oid, store: Oid) -> Result<Instant, Refusal> {
-    let promises = bounds::relation_in(schema()?, c"leaf_promise").ok_or(Refusal::NotInstalled)?;
-    let mut keep_until = Instant::MAX;
-    table::for_each_row(promises, |row| {
-        if (row.oid(0), row.oid(1)) == (Some(leaf), Some(store)) {
-            keep_until = row.instant(2).unwrap_or(Instant::MAX);
-        }
-    });
-    Ok(keep_until)
 }
 
 /// The leaves of a store as the catalog has them now, newest first.

@@ -238,12 +238,11 @@ pub fn count_claims(leaf: Oid, now: i64) -> Result<Option<(i64, i64)>, Refusal> 
     Ok(counts.0.zip(counts.1))
 }
 
-/// Until when a leaf may hold a live claim, its store's pauses taken into account; None for no leaf.
-pub fn live_until(leaf: Oid) -> Result<Option<i64>, Refusal> {
-    let Some(store) = bounds::parent(leaf) else { return Ok(None) };
-    let Some(range) = bounds::range_of(leaf) else { return Ok(None) };
+/// Until when each leaf of a store may hold a live claim, its pauses taken into account.
+pub fn live_until(store: Oid) -> Result<Vec<(Oid, i64)>, Refusal> {
     let pauses = super::pauses::of(store)?.all;
-    Ok(Some(pauses.end(range.from, cache::promise_of(leaf, store)?)))
+    let end = |leaf: &cache::Leaf| (leaf.table, pauses.end(leaf.range.from, leaf.keep_until));
+    Ok(cache::leaves_of(store)?.iter().map(end).collect())
 }
 
 /// When the first and the last claim of a leaf expire; None where there is none, the table is no leaf, or the

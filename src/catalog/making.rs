@@ -158,34 +158,29 @@ pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
     make(number, &order, covered, may_make_itself)
 }
 
-/// Has the absences of a store found out about and written down. Where no process can be had, or it fails, the
-/// claimer does it in its own transaction: going on with what is known could end a window early.
-pub fn settle(store: &cache::Store, now: Instant, days: i32) -> Result<(), Refusal> {
+/// Has the absences of a store found out about and written down, by one claimer for all. False where there is one
+/// that could not be written down: no process could be had, or somebody stood in its way.
+pub fn settle(store: &cache::Store, now: Instant, days: i32) -> Result<bool, Refusal> {
     // What such a process does must not start another.
     if worker::is_running() {
-        return Ok(());
+        return Ok(true);
     }
     let number = lock_number(store.table.to_u32(), b"settle", &store.name);
+    let _turn = OwnLock::making(number);
+    let is_open = || {
+        let (leaves, known) = (cache::leaves_of(store.table)?, pauses::of(store.table)?);
+        Ok::<bool, Refusal>(away::is_in_question(&leaves, &known, now, days))
+    };
+    if !is_open()? {
+        return Ok(true);
+    }
     let order =
         Order::Settle { database: session::database().to_u32(), store: store.table.to_u32(), days };
-    let is_open = |known: &pauses::StorePauses| {
-        let leaves = cache::leaves_of(store.table)?;
-        Ok::<bool, Refusal>(away::is_in_question(&leaves, known, now, days))
-    };
-    {
-        let _turn = OwnLock::making(number);
-        // Somebody may have settled it while this session waited for its turn.
-        if !is_open(&pauses::of(store.table)?)? {
-            return Ok(());
-        }
-        worker::run("pg_once: finding out whether a store was away", FUNCTION, &order.encode());
-    }
-    let known = pauses::of(store.table)?;
+    worker::run("pg_once: finding out whether a store was away", FUNCTION, &order.encode());
     // An absence that is known and not over ends no window.
-    if known.away_since.is_none() && is_open(&known)? {
-        away::settle(store.table, now, days)?;
-    }
-    Ok(())
+    Ok(pauses::of(store.table)?.away_since.is_some()
+        || !is_open()?
+        || !away::is_to_be_written(store.table, now, days)?)
 }
 
 /// Makes the default store if the current user may.

@@ -1,10 +1,12 @@
 //! Which stores exist, which leaves they have, and how long each must be kept.
 //!
 //! `cache` is what a claim reads: no lock on the parent, no SPI, stale entries thrown out by
-//! invalidation. `stores` and `leaves` are what changes it: fixed statements, run as the owner.
+//! invalidation. `stores` and `leaves` are what changes it: fixed statements, run as the owner. `cron` keeps jobs of
+//! pg_cron, run as the caller.
 
 pub mod away;
 pub mod cache;
+pub mod cron;
 pub mod leaves;
 pub mod log;
 pub mod making;

@@ -13,57 +13,86 @@ use pgrx::pg_sys::Oid;
 /// A store's pauses.
 #[derive(Clone, Default)]
 pub struct StorePauses {
-    /// Those that hold every window.
-    holds: Pauses,
-    /// Holds and absences by what windows they stop: those at least so long, shortest first.
-    guarded: Vec<(i64, Pauses)>,
-    /// Every one.
+    /// All of them: what a leaf goes by.
     pub all: Pauses,
+    /// For each length of window from which on some pause counts, in order: the pauses that count for it.
+    by_length: Vec<(i64, Pauses)>,
     /// Since when an absence lasts that is not over.
     pub away_since: Option<Instant>,
     /// When the last absence that is known began, over or not.
     pub last_away: Option<Instant>,
 }
 
+/// A pause: from when to when, and how long a window must be to stand still in it.
+type Span = (Instant, Instant, i64);
+
 impl StorePauses {
-    /// The pauses that stop a window of this length: an absence stops those that guarded against redelivery
-    /// when it was found, whatever has been decided about the store since.
-    pub fn that_stop(&self, length: i64) -> &Pauses {
-        let guarded = self.guarded.iter().rev().find(|(guard, _)| *guard <= length);
-        guarded.map_or(&self.holds, |(_, pauses)| pauses)
+    fn new(spans: &[Span], away_since: Option<Instant>, last_away: Option<Instant>) -> StorePauses {
+        let counting = |length: i64| {
+            let counts = spans.iter().filter(|(_, _, guard)| *guard <= length);
+            Pauses::new(counts.map(|&(since, until, _)| (since, until)).collect())
+        };
+        let mut lengths: Vec<i64> = spans.iter().map(|&(_, _, guard)| guard).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        StorePauses {
+            all: counting(i64::MAX),
+            by_length: lengths.into_iter().map(|length| (length, counting(length))).collect(),
+            away_since,
+            last_away,
+        }
+    }
+
+    /// These, and an absence since an instant that is not over.
+    pub fn and_away(&self, since: Instant, guard: i64) -> StorePauses {
+        let mut pauses = self.clone();
+        let span = (since, Instant::MAX);
+        pauses.all = pauses.all.with(span);
+        let below = self.counting_for(guard);
+        if !pauses.by_length.iter().any(|(length, _)| *length == guard) {
+            pauses.by_length.push((guard, below));
+            pauses.by_length.sort_unstable_by_key(|(length, _)| *length);
+        }
+        for (_, known) in pauses.by_length.iter_mut().filter(|(length, _)| *length >= guard) {
+            *known = known.with(span);
+        }
+        pauses
+    }
+
+    fn counting_for(&self, length: i64) -> Pauses {
+        let known = self.by_length.iter().rev().find(|(guard, _)| *guard <= length);
+        known.map(|(_, pauses)| pauses.clone()).unwrap_or_default()
+    }
+
+    /// When the window of a claim ends.
+    pub fn end_of(&self, claimed_at: Instant, expires_at: Instant) -> Instant {
+        let length = expires_at.saturating_sub(claimed_at);
+        let counts = self.by_length.iter().rev().find(|(guard, _)| *guard <= length);
+        counts.map_or(expires_at, |(_, pauses)| pauses.end(claimed_at, expires_at))
     }
 }
 
 /// The pauses of a store as the catalog has them now.
 pub fn of(store: Oid) -> Result<StorePauses, Refusal> {
     let pauses = bounds::relation_in(schema()?, c"store_pause").ok_or(Refusal::NotInstalled)?;
-    let (mut holds, mut all, mut absences) = (Vec::new(), Vec::new(), Vec::new());
+    let mut spans: Vec<Span> = Vec::new();
     let (mut away_since, mut last_away) = (None, None);
     table::for_each_row(pauses, |row| {
-        let Some(span) = row.instant(1).zip(row.instant(2)) else { return };
+        let Some((since, until)) = row.instant(1).zip(row.instant(2)) else { return };
         if row.oid(0) != Some(store) {
             return;
         }
-        all.push(span);
+        let (months, days, micros) = row.interval(4).unwrap_or_default();
+        spans.push((since, until, sql::length_or_zero(months, days, micros)));
         if row.boolean(3) == Some(true) {
-            holds.push(span);
             return;
         }
-        let guard = row.interval(6).map(|(months, days, rest)| sql::length(months, days, rest));
-        absences.push((guard.unwrap_or(0), span));
-        last_away = last_away.max(Some(span.0));
-        if span.1 == Instant::MAX {
-            away_since = Some(span.0);
+        last_away = last_away.max(Some(since));
+        if until == Instant::MAX {
+            away_since = Some(since);
         }
     });
-    absences.sort_unstable();
-    let guarded = absences.iter().enumerate().map(|(place, &(guard, _))| {
-        let spans = absences[..=place].iter().map(|&(_, span)| span);
-        (guard, Pauses::new(holds.iter().copied().chain(spans).collect()))
-    });
-    let guarded = guarded.collect();
-    let (holds, all) = (Pauses::new(holds), Pauses::new(all));
-    Ok(StorePauses { holds, guarded, all, away_since, last_away })
+    Ok(StorePauses::new(&spans, away_since, last_away))
 }
 
 /// Begins a hold, or changes the one in force.
@@ -127,21 +156,24 @@ pub fn unhold(name: &str, clock: fn() -> Instant) -> Result<bool, Refusal> {
 }
 
 /// Writes an absence down; one that is not over ends at the end of time. Called under the definition lock.
+///
+/// With it goes how long a window must be to stand still in it, as things are now: a window that an absence has
+/// stretched stays so, whatever the retention or the horizon become.
 pub fn record_away(store: Oid, since: Instant, until: Instant) -> Result<(), Refusal> {
-    let Some(policy) = cache::policy_of(store)? else { return Ok(()) };
     let by = privilege::current_user();
+    let guard = cache::policy_of(store)?.map_or(0, |policy| policy.guard());
     {
         let _acting = Acting::as_role(privilege::schema_owner(schema()?));
         sql::run(
-            "INSERT INTO once.store_pause (store, since, until, is_hold, reason, made_by, guards) \
-             VALUES ($1, $2, $3, false, 'no claims for longer than usual', pg_get_userbyid($4), $5) \
+            "INSERT INTO once.store_pause (store, since, until, is_hold, guard, reason, made_by) \
+             VALUES ($1, $2, $3, false, $5, 'no claims for longer than usual', pg_get_userbyid($4)) \
              ON CONFLICT (store, is_hold, since) DO UPDATE SET until = excluded.until",
             &[
                 store.into(),
                 sql::instant(since)?,
                 sql::instant(until)?,
                 by.into(),
-                sql::interval(policy.guard())?,
+                sql::interval(guard)?,
             ],
         )?;
     }

@@ -105,6 +105,11 @@ pub fn interval(micros: i64) -> Result<DatumWithOid<'static>, Refusal> {
         .ok_or(Refusal::BadInterval("interval"))
 }
 
+/// The same of one that may be zero.
+pub fn length_or_zero(months: i32, days: i32, micros: i64) -> i64 {
+    if (months, days, micros) == (0, 0, 0) { 0 } else { length(months, days, micros) }
+}
+
 /// The length of an interval the catalog holds; one that somebody made unreadable by hand counts
 /// as endless, so that nothing is dropped for it.
 pub fn length(months: i32, days: i32, micros: i64) -> i64 {

@@ -1,6 +1,6 @@
 //! Making, changing and dropping stores.
 
-use super::{cache, leaves, schema, sql};
+use super::{away, cache, leaves, schema, sql};
 use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
 use crate::domain::naming::MAX_NAME_BYTES;
@@ -150,9 +150,11 @@ pub fn owned_to_change(name: &str) -> Result<Oid, Refusal> {
 }
 
 /// Changes what is given. A longer retention reaches the leaves that are there; a shorter one does
-/// not, because claims in them may have been given a later expiry.
-pub fn alter(name: &str, policy: &Policy) -> Result<(), Refusal> {
+/// not, because claims in them may have been given a later expiry. An absence that nobody has found yet is written
+/// down first, by what the store was told until now.
+pub fn alter(name: &str, policy: &Policy, now: Instant, away_days: i32) -> Result<(), Refusal> {
     let store = owned_to_change(name)?;
+    away::settle(store, now, away_days)?;
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     let horizon = match policy.retry_horizon {
         Some(horizon) => Some(horizon),

@@ -2,11 +2,10 @@
 //! session, so that two batches that wait for each other's keys cannot wait in a circle; it is also
 //! the order of the index. Of equal keys the first in the array is the one that can win.
 
-use super::arbiter::Arbiter;
-use super::{Settings, Terms};
+use super::arbiter::{Arbiter, Wanted};
+use super::{Outcome, Settings, Terms};
 use crate::domain::key;
 use crate::error::Refusal;
-use crate::pg::text::Text;
 
 /// Claims every key and says for each, in input order, whether it was claimed. All keys are checked
 /// before the first is claimed.
@@ -21,23 +20,37 @@ pub fn claim_many(
     super::check_effect(terms.effect)?;
     let mut claimed = vec![false; keys.len()];
     let mut arbiter = Arbiter::new(terms, settings).in_bulk();
-    let mut texts: Vec<Text> = Vec::new();
     let order = in_order(keys);
-    let mut rest = &order[..];
-    while !rest.is_empty() {
-        let run = &rest[..rest.len().min(arbiter.reach())];
-        texts.resize_with(texts.len().max(run.len()), || Text::new(b""));
-        for (text, &place) in texts.iter_mut().zip(run) {
-            text.set(keys[place]);
-        }
-        let decided = arbiter.claim_first(&texts[..run.len()])?;
-        for (&place, &is_claimed) in run.iter().zip(decided.claimed()) {
-            claimed[place] = is_claimed;
-        }
-        rest = &rest[decided.claimed().len()..];
-    }
+    let key = |place: usize, wanted: &mut Wanted| wanted.key.set(keys[order[place]]);
+    let mut each = |place: usize, outcome| claimed[order[place]] = outcome == Outcome::Claimed;
+    in_runs(&mut arbiter, order.len(), key, &mut each)?;
     arbiter.settle(keys.len() - order.len());
     Ok(claimed)
+}
+
+/// Claims `count` distinct keys in an order that is the same for all: `key` writes down the one at a place,
+/// `each` is told what became of it.
+pub fn in_runs(
+    arbiter: &mut Arbiter,
+    count: usize,
+    key: impl Fn(usize, &mut Wanted),
+    each: &mut impl FnMut(usize, Outcome),
+) -> Result<(), Refusal> {
+    let mut wanted: Vec<Wanted> = Vec::new();
+    let mut done = 0;
+    while done < count {
+        let run = (count - done).min(arbiter.reach());
+        wanted.resize_with(wanted.len().max(run), Wanted::nothing);
+        for (offset, wanted) in wanted[..run].iter_mut().enumerate() {
+            key(done + offset, wanted);
+        }
+        let decided = arbiter.claim_first(&wanted[..run])?;
+        for (offset, &outcome) in decided.outcomes().iter().enumerate() {
+            each(done + offset, outcome);
+        }
+        done += decided.outcomes().len();
+    }
+    Ok(())
 }
 
 /// The positions of the keys in the order of their bytes, of equal keys the first.

@@ -1,11 +1,13 @@
 //! The promise: for one (store, effect, key), among committed transactions, at most one claim
 //! succeeds per validity window.
 //!
-//! `arbiter` is the protocol for one key, `batch` the same for many, `lookup` a look that claims
-//! nothing, `window` which leaves can hold a live claim.
+//! `arbiter` is the protocol for one key, `batch` the same for many, `import` brings over what another
+//! table says was processed, `lookup` is a look that claims nothing, `window` which leaves can hold a live
+//! claim.
 
 pub mod arbiter;
 pub mod batch;
+pub mod import;
 pub mod lookup;
 pub mod window;
 

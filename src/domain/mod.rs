@@ -2,8 +2,10 @@
 //! tested without a server, and nothing here imports another room.
 
 pub mod age;
+pub mod backoff;
 pub mod day;
 pub mod key;
+pub mod names;
 pub mod naming;
 pub mod pause;
 pub mod window;

@@ -23,6 +23,13 @@ impl Pauses {
         Pauses(merged)
     }
 
+    /// These and one more.
+    pub fn with(&self, span: (Instant, Instant)) -> Pauses {
+        let mut spans = self.0.clone();
+        spans.push(span);
+        Pauses::new(spans)
+    }
+
     /// When a window that was to reach from `from` to `until` ends. Never before `until`; of two windows of
     /// which one lies within the other, the inner one ends no later.
     pub fn end(&self, from: Instant, until: Instant) -> Instant {
@@ -50,11 +57,6 @@ impl Pauses {
             if self.end(from, middle) <= now { over = middle } else { open = middle }
         }
         over
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 

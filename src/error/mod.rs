@@ -1,8 +1,10 @@
 //! Every refusal, in one place: its SQLSTATE, what happened, the detail, and what to do about it.
 //! `words` has what each says. Refusals travel as values; [`raise`] turns one into a PostgreSQL error at the outer edge.
 
+mod source;
 mod words;
 
+pub use self::source::SourceFault;
 use self::words::{State, Words};
 use crate::domain::key::KeyFault;
 use pgrx::PgLogLevel;
@@ -79,9 +81,15 @@ pub enum Refusal {
     /// An argument is reserved for a later version.
     NotYet(&'static str),
     /// The procedure was called where it cannot commit.
-    InTransaction,
+    InTransaction(&'static str),
+    /// Claims cannot be imported from there.
+    Source(SourceFault),
     /// The extension's own tables are not there.
     NotInstalled,
+    /// pg_cron is not in this database.
+    NoCron,
+    /// There is no database of this name.
+    UnknownDatabase,
     /// The name has characters that this database's encoding does not let us handle.
     NameEncoding,
     /// A statement of ours failed in a way that has no name.
@@ -92,6 +100,12 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Words { message, detail, .. } = self.words();
         write!(f, "{message}: {detail}")
+    }
+}
+
+impl From<SourceFault> for Refusal {
+    fn from(fault: SourceFault) -> Refusal {
+        Refusal::Source(fault)
     }
 }
 

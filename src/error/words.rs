@@ -42,7 +42,7 @@ pub(super) struct Words {
     pub hint: String,
 }
 
-fn words(
+pub(super) fn words(
     code: impl Into<State>,
     message: impl Into<String>,
     detail: impl Into<String>,
@@ -67,9 +67,10 @@ impl Refusal {
             | Refusal::UnknownStore(_)
             | Refusal::BadStoreName(_)
             | Refusal::NameEncoding
-            | Refusal::InTransaction
+            | Refusal::InTransaction(_)
             | Refusal::HoldInThePast
             | Refusal::NotInstalled => self.about_stores(),
+            Refusal::NoCron | Refusal::UnknownDatabase => self.about_runners(),
             Refusal::NoPrivilege { .. }
             | Refusal::NotOwner(_)
             | Refusal::MayNotCreate
@@ -80,6 +81,7 @@ impl Refusal {
             | Refusal::AlteredByTrigger(_)
             | Refusal::TooLate { .. }
             | Refusal::Internal(_) => self.about_state(),
+            Refusal::Source(fault) => fault.words(),
         }
     }
 
@@ -190,9 +192,9 @@ impl Refusal {
                 "It begins now and lasts until the instant given.",
                 "Leave until out to hold until once.unhold() is called.",
             ),
-            Refusal::InTransaction => words(
+            Refusal::InTransaction(procedure) => words(
                 Code::ERRCODE_ACTIVE_SQL_TRANSACTION,
-                "once.maintain() cannot run inside a transaction block",
+                format!("{procedure} cannot run inside a transaction block"),
                 "It commits after each step.",
                 "CALL it on its own, in autocommit mode.",
             ),
@@ -201,6 +203,25 @@ impl Refusal {
                 "pg_once is not installed in this database",
                 "Schema once or a table of the extension is missing.",
                 "Run CREATE EXTENSION pg_once.",
+            ),
+        }
+    }
+
+    fn about_runners(&self) -> Words {
+        match self {
+            Refusal::UnknownDatabase => words(
+                Code::ERRCODE_INVALID_CATALOG_NAME,
+                "the database to maintain does not exist",
+                "A job would fail each time it is due.",
+                "Pass its name as pg_database has it, or leave it out for this database.",
+            ),
+            _ => words(
+                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "pg_cron is not installed in this database",
+                "pg_cron keeps the jobs of all databases in one, which cron.database_name names.",
+                "Call it there, as once.schedule(database => 'the one to maintain'); both extensions have to \
+                 be there. Or do without pg_cron: shared_preload_libraries = 'pg_once', or any scheduler \
+                 that runs CALL once.maintain().",
             ),
         }
     }

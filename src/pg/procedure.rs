@@ -31,6 +31,36 @@ impl Call {
             pg_sys::SPI_finish();
         }
     }
+
+    /// The same, for what goes on with more than statements: those bring a snapshot of their own, anything
+    /// else may ask for the one that a statement runs under.
+    pub fn commit_and_go_on(&self) {
+        self.commit();
+        // SAFETY: called by a portal, that of CALL, which then owns the snapshot.
+        unsafe { pg_sys::EnsurePortalSnapshotExists() };
+    }
+}
+
+/// Runs one step of a procedure in memory of its own, which is given back when it ends: a procedure that
+/// takes a million steps must not grow with them. The step may commit.
+pub fn in_own_memory<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: a child of the procedure's own context, which outlives its transactions. Nothing of `T` lies
+    // in it: it is Rust's. After an error the abort goes back to a context of its own.
+    unsafe {
+        let outer = pg_sys::CurrentMemoryContext;
+        let own = pg_sys::AllocSetContextCreateInternal(
+            outer,
+            c"pg_once step".as_ptr(),
+            pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+            pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+        );
+        pg_sys::MemoryContextSwitchTo(own);
+        let value = work();
+        pg_sys::MemoryContextSwitchTo(outer);
+        pg_sys::MemoryContextDelete(own);
+        value
+    }
 }
 
 /// What a step ran into.

@@ -160,6 +160,32 @@ unsafe extern "C-unwind" {
     pub(super) fn AcceptInvalidationMessages();
     pub(super) fn GetCurrentCommandId(used: bool) -> CommandId;
     pub(super) fn GetCurrentTimestamp() -> TimestampTz;
+    // executor/spi.h, utils/elog.h
+    pub(super) fn SPI_connect() -> c_int;
+    pub(super) fn SPI_execute_with_args(
+        query: *const c_char,
+        count: c_int,
+        kinds: *mut Oid,
+        values: *mut Datum,
+        nulls: *const c_char,
+        read_only: bool,
+        limit: std::ffi::c_long,
+    ) -> c_int;
+    pub(super) fn SPI_finish() -> c_int;
+    fn set_errcontext_domain(domain: *const c_char) -> c_int;
+    fn errcontext_msg(format: *const c_char, ...) -> c_int;
+}
+
+/// Adds to the context of the error that is being made.
+///
+/// # Safety
+/// Called by an error context callback; the text ends in a zero.
+pub(super) unsafe fn say_context(text: *const impl Sized) {
+    // SAFETY: the caller's promise; the format takes one string.
+    unsafe {
+        set_errcontext_domain(std::ptr::null());
+        errcontext_msg(c"%s".as_ptr(), text.cast::<c_char>());
+    }
 }
 
 /// Empties a slot: executor/tuptable.h has it inline.

@@ -62,6 +62,12 @@ pub fn is_superuser() -> bool {
     unsafe { pg_sys::superuser() }
 }
 
+/// Whether an extension of this name is in the database.
+pub fn has_extension(name: &CStr) -> bool {
+    // SAFETY: a look-up in a transaction; the name is NUL-terminated.
+    unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) != pg_sys::InvalidOid }
+}
+
 /// Makes what the transaction has done so far visible to its next statement.
 pub fn next_command() {
     // SAFETY: inside a transaction, outside a parallel operation.

@@ -3,7 +3,9 @@
 use super::failure::sql;
 use pgrx::bgworkers::{BackgroundWorkerBuilder, BackgroundWorkerStatus};
 use pgrx::pg_sys;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Starts `function` of this library in a process connected to no database yet, and waits until it
 /// has ended. `order` reaches it as [`order`]. False where no process could be had (all worker
@@ -32,34 +34,58 @@ pub fn order() -> String {
 
 unsafe extern "C-unwind" {
     // tcop/tcopprot.h; pgrx binds it only as a Rust function.
-    fn die(signal: std::ffi::c_int);
+    fn die(signal: c_int);
+}
+
+/// Has the process end at the next safe point when it gets a signal, as a backend does.
+///
+/// # Safety
+/// In a background worker that has not unblocked its signals yet.
+pub(super) unsafe fn die_by(signal: u32) {
+    // SAFETY: the contract; `die` is the handler that backends use.
+    unsafe { handle(signal, die) };
+}
+
+/// Sets the handler of a signal.
+///
+/// # Safety
+/// As above; the handler does nothing but what a handler may.
+pub(super) unsafe fn handle(signal: u32, handler: unsafe extern "C-unwind" fn(c_int)) {
+    // SAFETY: the contract.
+    unsafe {
+        #[cfg(feature = "pg18")]
+        pg_sys::pqsignal_be(signal as c_int, Some(handler));
+        #[cfg(not(feature = "pg18"))]
+        pg_sys::pqsignal(signal as c_int, Some(handler));
+    }
 }
 
 /// Connects the process to a database as its bootstrap superuser, ready to be cancelled as a
 /// backend is: SIGTERM ends it at the next safe point, also while it waits for a lock.
 pub fn connect(database: pg_sys::Oid) {
-    // SAFETY: called once, first thing in a background worker; `die` is the handler backends use.
+    // SAFETY: called once, first thing in a background worker.
     unsafe {
-        #[cfg(feature = "pg18")]
-        pg_sys::pqsignal_be(pg_sys::SIGTERM as i32, Some(die));
-        #[cfg(not(feature = "pg18"))]
-        pg_sys::pqsignal(pg_sys::SIGTERM as i32, Some(die));
+        die_by(pg_sys::SIGTERM);
         pg_sys::BackgroundWorkerUnblockSignals();
         pg_sys::BackgroundWorkerInitializeConnectionByOid(database, pg_sys::InvalidOid, 0);
     }
 }
 
-/// Runs `work` in a transaction with a snapshot and commits it. An error ends the process, is
-/// logged, and rolls everything back.
-pub fn transaction(work: impl FnOnce()) {
+/// Starts a transaction with a snapshot. An error in it ends the process, is logged, and rolls
+/// everything back.
+pub fn begin() {
     // SAFETY: the process is connected and in no transaction.
     unsafe {
         pg_sys::SetCurrentStatementStartTimestamp();
         pg_sys::StartTransactionCommand();
         pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
     }
-    work();
-    // SAFETY: closes what was opened above, in reverse order.
+}
+
+/// Commits it, and makes what it did known to the statistics.
+pub fn commit() {
+    // SAFETY: closes what `begin` opened, in reverse order; no handle of ours may be open across it, which
+    // borrowing rules cannot say: the callers commit between steps, each of which owns its handles.
     unsafe {
         pg_sys::PopActiveSnapshot();
         pg_sys::CommitTransactionCommand();
@@ -80,25 +106,59 @@ pub fn set(name: &CStr, value: &CStr) {
     }
 }
 
-static MAIN: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
-static RUNNING: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+/// Takes away the limit on how long a transaction may last, where the server has one.
+pub fn lift_transaction_timeout() {
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    set(c"transaction_timeout", c"0");
+}
 
-/// Whether this process is such a background process.
+static MAINS: OnceLock<Mains> = OnceLock::new();
+static RUNNING: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was started by a claim.
 pub fn is_running() -> bool {
-    RUNNING.load(std::sync::atomic::Ordering::Relaxed)
+    RUNNING.load(Ordering::Relaxed)
 }
 
-/// Says what a process of ours runs. Called when the library is loaded, in that process too.
-pub fn define_main(main: fn()) {
-    MAIN.get_or_init(|| main);
+/// What the processes of ours do, each for its whole life.
+pub struct Mains {
+    /// Makes what a claim needs.
+    pub make: fn(),
+    /// Starts those that maintain.
+    pub launch: fn(),
+    /// Maintains one database.
+    pub maintain: fn(),
 }
 
-/// The entry point by which PostgreSQL starts such a process.
+/// Says what the processes do. Called when the library is loaded, in those processes too.
+pub fn define_mains(mains: Mains) {
+    MAINS.get_or_init(|| mains);
+}
+
+fn live(which: fn(&Mains) -> fn()) {
+    if let Some(main) = MAINS.get().map(which) {
+        sql(main).or_throw();
+    }
+}
+
+/// The entry point of a process that a claim starts.
 #[unsafe(no_mangle)]
 #[pgrx::pg_guard]
 pub extern "C-unwind" fn pg_once_make(_arg: pg_sys::Datum) {
-    RUNNING.store(true, std::sync::atomic::Ordering::Relaxed);
-    if let Some(main) = MAIN.get() {
-        sql(main).or_throw();
-    }
+    RUNNING.store(true, Ordering::Relaxed);
+    live(|mains| mains.make);
+}
+
+/// The entry point of the launcher.
+#[unsafe(no_mangle)]
+#[pgrx::pg_guard]
+pub extern "C-unwind" fn pg_once_launch(_arg: pg_sys::Datum) {
+    live(|mains| mains.launch);
+}
+
+/// The entry point of a process that the launcher starts.
+#[unsafe(no_mangle)]
+#[pgrx::pg_guard]
+pub extern "C-unwind" fn pg_once_maintain(_arg: pg_sys::Datum) {
+    live(|mains| mains.maintain);
 }

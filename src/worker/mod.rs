@@ -1,22 +1,33 @@
-//! The background process that makes what a claim needs: connects, makes one thing, leaves. It lives
-//! for milliseconds and holds up nothing: a lock it cannot get within seconds ends it.
+//! The background processes: when things are done, and by whom; what is done is below.
+//!
+//! - [`make`]: what a claim lacks, for a claim that waits for it.
+//! - [`launcher`]: with `shared_preload_libraries` alone: goes round the databases and starts a process
+//!   for each, one after the other.
+//! - [`pass`]: that process: one pass over the stores of one database.
+//!
+//! None holds anything up: those in a database live for as long as their work, and leave at once when the
+//! database is wanted alone.
 
-use crate::catalog::making::Order;
-use crate::pg::worker;
+mod launcher;
+mod make;
+mod pass;
 
-/// How long the process waits for a lock before it leaves the work to the claimer.
-const PATIENCE: &std::ffi::CStr = c"2s";
+use crate::pg::worker::{self, Mains};
 
-/// The whole life of the process.
-pub fn make() {
-    let Some(order) = Order::decode(&worker::order()) else { return };
-    worker::connect(order.database().into());
-    worker::set(c"lock_timeout", PATIENCE);
-    // Whatever the database's defaults are: the work is an ordinary transaction of its own.
+/// Says what our processes do, and has the server start the launcher where it can have one.
+pub fn define() {
+    worker::define_mains(Mains { make: make::run, launch: launcher::run, maintain: pass::run });
+    launcher::register();
+}
+
+/// Takes out of the way what a database or a role sets for its sessions: the work is ordinary
+/// transactions of their own.
+fn be_ordinary() {
+    // ALTER DATABASE .. SET role would make it somebody who owns nothing.
+    worker::set(c"role", c"none");
     worker::set(c"default_transaction_isolation", c"read committed");
     worker::set(c"default_transaction_read_only", c"off");
     worker::set(c"statement_timeout", c"0");
-    worker::transaction(|| {
-        crate::error::raise(order.carry_out());
-    });
+    worker::set(c"idle_in_transaction_session_timeout", c"0");
+    worker::lift_transaction_timeout();
 }

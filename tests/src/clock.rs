@@ -6,7 +6,9 @@
 //!
 //! Tests set the clock to the past. While the server waits, a signal handler sees real time (that is
 //! how `libfaketime` keeps waits right), so a timeout that is to end a wait would never be due in a
-//! future that real time has not reached. Where the postmaster forks from a signal handler (before 16),
+//! future that real time has not reached. And timers are kept few: the handler's look at the clock opens a file,
+//! which allocates memory; where it interrupts an allocation, the process stands still for good. (PostgreSQL's
+//! own look does neither.) A deadlock is found all the same, after the 20 s that such a cluster is given. Where the postmaster forks from a signal handler (before 16),
 //! a background worker may see real time for the same reason.
 
 use std::path::{Path, PathBuf};

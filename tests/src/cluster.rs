@@ -157,8 +157,14 @@ impl Cluster {
 
     /// Starts the server and waits until it answers.
     pub fn start(&self) {
+        self.start_with(&[]);
+    }
+
+    /// Starts the server with options of `postgres`, and waits until it answers.
+    pub fn start_with(&self, options: &[&str]) {
         let mut start = self.pg_ctl();
         start.args(["start", "-w", "-t", "60", "-l"]).arg(self.folder.join("log"));
+        start.args(options.iter().flat_map(|option| ["-o", option]));
         if let Some(clock) = &self.clock {
             clock.preload(&mut start);
         }

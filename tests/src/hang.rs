@@ -9,7 +9,8 @@ use std::io::Write;
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process, test_kill_process};
 
 use crate::session::{Endpoint, Session};
 
@@ -119,8 +120,13 @@ pub fn report(observer: &mut Session) -> String {
 
 /// SIGKILL to one process.
 pub fn kill(pid: i32) {
-    // It may have gone by itself: that is what was wanted.
-    let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
+    signal(pid, Signal::KILL);
+}
+
+/// A signal to one process.
+pub fn signal(pid: i32, signal: Signal) {
+    // It may have gone by itself: who kills wants that, and who does not looks for it.
+    let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, signal));
 }
 
 /// SIGSEGV to one process: what a crash of it looks like to its parent.

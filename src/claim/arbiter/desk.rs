@@ -1,4 +1,5 @@
-//! What an arbiter has open: today's leaf to write to, and of the store's other leaves those that were
+//! What an arbiter has open: today's leaf to write to (for a claim that counts as made on another day, that
+//! day's; it is called today's all the same), and of the store's other leaves those that were
 //! looked at. Opening one of those waits for nobody, because it happens under a key's lock.
 
 use crate::catalog::cache::Store;

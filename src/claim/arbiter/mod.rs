@@ -16,6 +16,7 @@ mod desk;
 mod together;
 
 use self::desk::Desk;
+pub use self::together::Wanted;
 use crate::catalog::cache::{self, Store};
 use crate::catalog::making;
 use crate::claim::{Answer, Outcome, Settings, Terms, window};
@@ -86,9 +87,20 @@ impl<'a> Arbiter<'a> {
         self
     }
 
-    /// Claims one key, which the caller has checked.
+    /// For claims that count as made at a time given: nobody acts on what this transaction has read.
+    pub fn backdating(mut self) -> Arbiter<'a> {
+        self.pinned = false;
+        self
+    }
+
+    /// Claims one key, which the caller has checked, now.
     pub fn claim(&mut self, key: &Text) -> Result<Answer, Refusal> {
-        let answer = self.decide(key)?;
+        self.claim_as_of(key, None)
+    }
+
+    /// The same, counted as made at an instant: in the leaf of that day, for as long from then.
+    pub fn claim_as_of(&mut self, key: &Text, at: Option<Instant>) -> Result<Answer, Refusal> {
+        let answer = self.decide(key, at)?;
         self.meter.answered(answer.outcome.kind(), answer.window);
         Ok(answer)
     }
@@ -100,13 +112,13 @@ impl<'a> Arbiter<'a> {
         self.meter.settle();
     }
 
-    fn decide(&mut self, key: &Text) -> Result<Answer, Refusal> {
+    fn decide(&mut self, key: &Text, at: Option<Instant>) -> Result<Answer, Refusal> {
         loop {
             let mut desk = match self.desk.take() {
                 Some(desk) => desk,
-                None => self.open()?,
+                None => self.open(at)?,
             };
-            match self.look(&mut desk, key)? {
+            match self.look(&mut desk, key, at)? {
                 Look::Decided(answer) => {
                     self.desk = Some(desk);
                     return Ok(answer);
@@ -154,8 +166,8 @@ impl<'a> Arbiter<'a> {
         desk
     }
 
-    /// Opens the store and today's leaf, making what is missing.
-    fn open(&self) -> Result<Desk, Refusal> {
+    /// Opens the store and the leaf of the day, today's unless an instant is given, making what is missing.
+    fn open(&self, at: Option<Instant>) -> Result<Desk, Refusal> {
         let (mut looked_again, mut settled) = (false, false);
         loop {
             pgrx::check_for_interrupts!();
@@ -169,12 +181,16 @@ impl<'a> Arbiter<'a> {
             let away_days = self.settings.away_days;
             if !settled && store.is_in_question(now, away_days) {
                 settled = true;
-                making::settle(&store, now, away_days)?;
+                let is_settled = making::settle(&store, now, away_days)?;
                 cache::forget(&store);
+                if !is_settled {
+                    cache::assume_away(&store, now, away_days)?;
+                }
                 continue;
             }
-            let Some(place) = store.leaves.iter().position(|leaf| leaf.holds(now)) else {
-                let today = Day::of(now);
+            let at = at.unwrap_or(now);
+            let Some(place) = store.leaves.iter().position(|leaf| leaf.holds(at)) else {
+                let today = Day::of(at);
                 // A leaf of another shape stands where today's should: looked at once more, freshly.
                 if store.leaves.iter().any(|leaf| leaf.meets(today)) {
                     if looked_again {
@@ -217,17 +233,18 @@ impl<'a> Arbiter<'a> {
     }
 
     /// One look and, where the key is free, the write. The key's lock lives no longer than this.
-    fn look(&self, desk: &mut Desk, key: &Text) -> Result<Look, Refusal> {
+    fn look(&self, desk: &mut Desk, key: &Text, at: Option<Instant>) -> Result<Look, Refusal> {
         let store = Rc::clone(&desk.store);
         let number = lock_number(store.table.to_u32(), self.terms.effect, key.bytes());
         let (_key_lock, now) = OwnLock::key(number);
         self.meter.looked(store.table, now);
         let leaf = &store.leaves[desk.place];
-        if !store.is_current() || !leaf.holds(now) || store.is_stale(now) {
+        let at = at.unwrap_or(now);
+        if !store.is_current() || !leaf.holds(at) || store.is_stale(now) {
             return Ok(Look::Stale);
         }
         // Before anything is looked up: a wrong ttl is wrong for a duplicate too.
-        let expires_at = self.expires_at(&store, leaf.keep_until, now)?;
+        let expires_at = self.expires_at(&store, leaf.keep_until, at)?;
         let over_expired = match desk.today.find(key, &self.effect) {
             Some(found) => match self.judge(&store, &desk.today, found, now)? {
                 Verdict::Expired => true,
@@ -255,7 +272,7 @@ impl<'a> Arbiter<'a> {
         if self.is_too_late(&store, now) {
             return Ok(Look::Decided(Answer::without_claim(Outcome::TooLate)));
         }
-        self.write(desk, key, over_expired, (now, expires_at))
+        self.write(desk, key, over_expired, (at, expires_at))
     }
 
     /// Whether a claim on these terms, made when what the message tells of happened, would be forgotten by
@@ -272,11 +289,11 @@ impl<'a> Arbiter<'a> {
         &self,
         store: &Store,
         keep_until: Instant,
-        now: Instant,
+        at: Instant,
     ) -> Result<Instant, Refusal> {
-        match expiry(now, self.terms.ttl, store.retention) {
+        match expiry(at, self.terms.ttl, store.retention) {
             // No claim outlives what its leaf was promised for.
-            Ok(at) if at <= keep_until => Ok(at),
+            Ok(end) if end <= keep_until => Ok(end),
             Err(SpanFault::NotPositive) => Err(Refusal::TtlNotPositive),
             _ => {
                 let (store, retention) = (store.display_name(), store.retention);

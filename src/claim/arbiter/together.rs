@@ -21,22 +21,37 @@ use crate::pg::tuple::NewRow;
 use crate::storage::OpenLeaf;
 use std::rc::Rc;
 
-/// The first keys of a run, decided: for each, in order, whether it was claimed.
+/// A key to be claimed.
+pub struct Wanted {
+    /// The key.
+    pub key: Text,
+    /// When the claim counts as made; None is now.
+    pub at: Option<Instant>,
+}
+
+impl Wanted {
+    /// No key yet.
+    pub fn nothing() -> Wanted {
+        Wanted { key: Text::new(b""), at: None }
+    }
+}
+
+/// The first keys of a run, decided.
 pub struct Decided {
-    claimed: [bool; ROOM],
+    outcomes: [Outcome; ROOM],
     count: usize,
 }
 
 impl Decided {
-    /// One answer a key.
-    pub fn claimed(&self) -> &[bool] {
-        &self.claimed[..self.count]
+    /// One outcome a key, in order.
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.outcomes[..self.count]
     }
 }
 
 /// A run under way: which of its first `count` keys are still free.
 struct Run<'a> {
-    keys: &'a [Text],
+    keys: &'a [Wanted],
     free: [bool; ROOM],
     /// Of those that are not, the windows of the claims that stand.
     windows: [Option<(Instant, Instant)>; ROOM],
@@ -51,8 +66,8 @@ impl Arbiter<'_> {
 
     /// Claims at least the first of these keys, which are distinct and [`Arbiter::reach`] at most, and as
     /// many of the others as can be decided with it.
-    pub fn claim_first(&mut self, keys: &[Text]) -> Result<Decided, Refusal> {
-        let mut decided = Decided { claimed: [false; ROOM], count: 0 };
+    pub fn claim_first(&mut self, keys: &[Wanted]) -> Result<Decided, Refusal> {
+        let mut decided = Decided { outcomes: [Outcome::Duplicate; ROOM], count: 0 };
         if keys.len() > 1 {
             decided = self.claim_together(keys)?;
             let reach =
@@ -62,28 +77,34 @@ impl Arbiter<'_> {
         if decided.count == 0 {
             // Before the claim, which makes it one again where it replaces an expired row.
             self.reach.set(2);
-            decided.claimed[0] = self.claim(&keys[0])?.outcome == Outcome::Claimed;
+            decided.outcomes[0] = self.claim_as_of(&keys[0].key, keys[0].at)?.outcome;
             decided.count = 1;
         }
         Ok(decided)
     }
 
     /// Decides the first of the keys, perhaps none.
-    fn claim_together(&mut self, keys: &[Text]) -> Result<Decided, Refusal> {
-        let mut decided = Decided { claimed: [false; ROOM], count: 0 };
+    fn claim_together(&mut self, keys: &[Wanted]) -> Result<Decided, Refusal> {
+        let mut decided = Decided { outcomes: [Outcome::Duplicate; ROOM], count: 0 };
         let mut desk = match self.desk.take() {
             Some(desk) => desk,
-            None => self.open()?,
+            None => self.open(keys[0].at)?,
         };
         let store = Rc::clone(&desk.store);
         let table = store.table.to_u32();
-        let numbers = keys.iter().map(|key| lock_number(table, self.terms.effect, key.bytes()));
+        let numbers =
+            keys.iter().map(|wanted| lock_number(table, self.terms.effect, wanted.key.bytes()));
         let (locks, now) = KeyLocks::try_keys(numbers.take(ROOM));
         let leaf = &store.leaves[desk.place];
-        let fresh = store.is_current() && !store.is_stale(now);
-        let usable = fresh && leaf.holds(now) && desk.today.takes_many();
+        let at = |wanted: &Wanted| wanted.at.unwrap_or(now);
+        let usable = store.is_current()
+            && !store.is_stale(now)
+            && keys.iter().all(|wanted| leaf.holds(at(wanted)))
+            && desk.today.takes_many();
         if locks.held() > 0 && usable {
-            let expires_at = self.expires_at(&store, leaf.keep_until, now)?;
+            // Before anything is looked up: a wrong ttl is wrong for a duplicate too.
+            let expires_at = |wanted| self.expires_at(&store, leaf.keep_until, at(wanted));
+            let ends: Vec<Instant> = keys.iter().map(expires_at).collect::<Result<_, _>>()?;
             self.meter.looked(store.table, now);
             let (free, windows) = ([true; ROOM], [None; ROOM]);
             let mut run = Run { keys, free, windows, count: locks.held() };
@@ -95,9 +116,17 @@ impl Arbiter<'_> {
                 }
                 desk.done_with(place);
             }
-            let rows: Vec<NewRow> = run
-                .free_keys()
-                .map(|key| NewRow { claimed_at: now, expires_at, key, effect: &self.effect })
+            let rows: Vec<NewRow> = keys
+                .iter()
+                .zip(&ends)
+                .zip(&run.free[..run.count])
+                .filter(|(_, free)| **free)
+                .map(|((wanted, &expires_at), _)| NewRow {
+                    claimed_at: at(wanted),
+                    expires_at,
+                    key: &wanted.key,
+                    effect: &self.effect,
+                })
                 .collect();
             if let Some(bulk) = desk.bulk.as_ref().filter(|_| !rows.is_empty()) {
                 desk.today.insert_many(&rows, bulk)?;
@@ -107,7 +136,8 @@ impl Arbiter<'_> {
                 let kind = if free { Outcome::Claimed } else { Outcome::Duplicate };
                 self.meter.answered(kind.kind(), window);
             }
-            decided = Decided { claimed: run.free, count: run.count };
+            let outcome = |free| if free { Outcome::Claimed } else { Outcome::Duplicate };
+            decided = Decided { outcomes: run.free.map(outcome), count: run.count };
         }
         drop(locks);
         self.desk = Some(desk);
@@ -125,11 +155,11 @@ impl Arbiter<'_> {
         is_today: bool,
         now: Instant,
     ) -> Result<(), Refusal> {
-        for (place, key) in run.keys[..run.count].iter().enumerate() {
+        for (place, wanted) in run.keys[..run.count].iter().enumerate() {
             if !run.free[place] {
                 continue;
             }
-            let Some(found) = leaf.find(key, &self.effect) else { continue };
+            let Some(found) = leaf.find(&wanted.key, &self.effect) else { continue };
             match self.judge(store, leaf, found, now)? {
                 Verdict::Taken(answer) => {
                     run.free[place] = false;
@@ -144,12 +174,5 @@ impl Arbiter<'_> {
             }
         }
         Ok(())
-    }
-}
-
-impl<'a> Run<'a> {
-    fn free_keys(&self) -> impl Iterator<Item = &'a Text> {
-        let decided = &self.free[..self.count];
-        self.keys.iter().zip(decided).filter(|(_, free)| **free).map(|(key, _)| key)
     }
 }

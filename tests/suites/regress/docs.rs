@@ -82,6 +82,11 @@ fn what_the_reference_shows_works() {
 }
 
 #[test]
-fn what_the_page_on_operations_shows_works() {
+fn what_the_operations_page_shows_works() {
     check("docs/operations.md");
+}
+
+#[test]
+fn what_the_page_on_settings_shows_works() {
+    check("docs/settings.md");
 }

@@ -1,6 +1,7 @@
 //! Absences: a time without consumers or server does not eat the windows that guard against redelivery.
 
 use pg_once_tests::clock::Instant;
+use pg_once_tests::cluster::Cluster;
 use pg_once_tests::session::Session;
 use pg_once_tests::shared::clocked;
 
@@ -166,4 +167,73 @@ fn a_daily_job_is_never_away() {
         assert!(day % 2 == 0 || answer(&mut s, "other job", "20 hours"), "day {day}");
     }
     assert_eq!(away(&mut s), [""; 0]);
+}
+
+#[test]
+fn where_no_process_can_be_had_a_store_in_question_counts_as_away() {
+    let cluster = Cluster::build().clocked().set("max_worker_processes", "0").start();
+    let db = cluster.database();
+    let start = Instant::midnight(2012, 4, 2).plus(9.0 * HOUR);
+    cluster.clock().set(start);
+    let mut s = db.session();
+    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
+    assert!(answer(&mut s, "guard", "2 days") && answer(&mut s, "short", "1 hour"));
+    cluster.clock().set(start.days(3));
+    let mut s = db.session();
+    s.run("SET pg_once.away_days = 1");
+    assert!(!answer(&mut s, "guard", "2 days"), "in doubt its window stands still");
+    assert!(answer(&mut s, "short", "1 hour"));
+    assert_eq!(away(&mut s), [""; 0], "nothing is written in the claimer's own transaction");
+    s.run("CALL once.maintain()");
+    assert_eq!(away(&mut s), ["2012-04-02 09:00:00 2012-04-05 09:00:00"]);
+    assert!(!answer(&mut s, "guard", "2 days"), "as long as it was away");
+}
+
+#[test]
+fn raising_the_retention_does_not_end_windows_that_an_absence_stretched() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2012, 3, 5).plus(9.0 * HOUR);
+    cluster.clock().set(start);
+    let mut s = db.session();
+    s.run("SET pg_once.away_days = 1");
+    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
+    assert!(answer(&mut s, "k", "2 days"));
+    cluster.clock().set(start.days(5));
+    assert!(!answer(&mut s, "k", "2 days"), "stretched by the absence");
+    s.run("CALL once.maintain()");
+    s.run("SELECT once.alter_store('processed_events', retention => '14 days')");
+    assert!(!answer(&mut s, "k", "2 days"), "a longer retention protects what is there");
+}
+
+#[test]
+fn telling_the_horizon_does_not_end_windows_that_an_absence_stretched() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2012, 5, 7).plus(9.0 * HOUR);
+    cluster.clock().set(start);
+    let mut s = db.session();
+    s.run("SET pg_once.away_days = 1");
+    s.run("SELECT once.create_store('processed_events', retry_horizon => '1 day', retention => '6 days')");
+    assert!(answer(&mut s, "k", "2 days"));
+    cluster.clock().set(start.days(5));
+    assert!(!answer(&mut s, "k", "2 days"), "stretched by the absence");
+    s.run("SELECT once.alter_store('processed_events', retry_horizon => '3 days')");
+    assert!(!answer(&mut s, "k", "2 days"), "still stretched");
+}
+
+#[test]
+fn an_absence_is_found_before_a_longer_retention_would_hide_it() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2012, 7, 2).plus(9.0 * HOUR);
+    cluster.clock().set(start);
+    let mut s = db.session();
+    s.run("SET pg_once.away_days = 1");
+    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
+    assert!(answer(&mut s, "k", "2 days"));
+    // The first thing after the absence is a DBA, who has learned from it.
+    cluster.clock().set(start.days(5));
+    s.run("SELECT once.alter_store('processed_events', retention => '14 days')");
+    assert!(!answer(&mut s, "k", "2 days"));
 }

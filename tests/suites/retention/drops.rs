@@ -87,7 +87,6 @@ fn a_thousand_drops_beside_readers_and_claims_meet_no_deadlock() {
     cluster.clock().set(noon);
     let mut sessions = db.sessions(6);
     sessions[0].run("SET pg_once.precreate_days = 30; SELECT once.create_store('processed_events', retention => '1 hour')");
-    sessions.iter_mut().for_each(|s| s.run("SET deadlock_timeout = '20ms'"));
     let (over, dropped) = (AtomicBool::new(false), AtomicI64::new(0));
     let begun = Moment::now();
     let clock = cluster.clock();

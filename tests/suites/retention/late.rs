@@ -67,7 +67,7 @@ fn a_pause_makes_a_store_remember_for_longer() {
     let db = database();
     let mut s = db.session();
     s.claim("load");
-    s.run("INSERT INTO once.store_pause VALUES ('once.processed_events', clock_timestamp() - interval '9 days',
+    s.run("INSERT INTO once.store_pause (store, since, until, is_hold, reason, made_by) VALUES ('once.processed_events', clock_timestamp() - interval '9 days',
              clock_timestamp() - interval '2 days', true, 'by hand', 'postgres')");
     s.run("SELECT once.alter_store('processed_events', note => 'a change that every session hears of')");
     let outcome =

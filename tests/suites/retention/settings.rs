@@ -9,7 +9,8 @@ fn the_page_about_settings_says_what_the_server_says() {
     s.claim("load");
     let known: Vec<String> = s.column(
         "SELECT concat_ws(' | ', name, coalesce(unit, ''), boot_val,
-                coalesce(array_to_string(enumvals, ', '), min_val || ' to ' || max_val, 'on, off'), context)
+                coalesce(array_to_string(enumvals, ', '), min_val || ' to ' || max_val,
+                    CASE vartype WHEN 'bool' THEN 'on, off' ELSE '' END), context)
            FROM pg_settings WHERE name LIKE 'pg_once.%' ORDER BY name",
     );
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/settings.md"))

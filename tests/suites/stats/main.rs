@@ -4,6 +4,7 @@
 mod advice;
 mod ages;
 mod counts;
+mod monitoring;
 mod restart;
 mod rights;
 mod sample;

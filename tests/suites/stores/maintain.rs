@@ -202,13 +202,11 @@ fn readers_claims_and_drops_meet_without_a_deadlock() {
     cluster.clock().set(noon);
     let mut sessions = db.sessions(6);
     sessions[0].run("SELECT once.create_store('processed_events', retention => '1 hour')");
-    sessions[0].run("SET deadlock_timeout = '100ms'");
     let day = std::sync::atomic::AtomicI64::new(0);
     let over = std::sync::atomic::AtomicBool::new(false);
     let clock = cluster.clock();
     pg_once_tests::race::all(&mut sessions, |number, s| {
         use std::sync::atomic::Ordering::SeqCst;
-        s.run("SET deadlock_timeout = '100ms'");
         let mut n = 0;
         let begun = std::time::Instant::now();
         // Bounded, should the one that ends it fail.

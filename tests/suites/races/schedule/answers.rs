@@ -63,13 +63,16 @@ impl Schedule<'_> {
 
     /// Takes the answers of waiters that are done; those that were claimed first, because they are
     /// what the others were refused for.
-    fn collect(&mut self, done: Vec<usize>) {
+    fn collect(&mut self, mut done: Vec<usize>) {
         let mut answers = Vec::new();
-        for n in done {
+        while let Some(n) = done.pop() {
             let (name, background) = self.waiting.remove(&n).expect("it waits");
             let (session, answer) = background.join();
             self.sessions[n] = Some(session);
             answers.push((n, name, answer));
+            if done.is_empty() {
+                done.extend(self.missing_winner(&answers));
+            }
         }
         self.tally.woken += answers.len();
         answers.sort_by_key(|(_, _, answer)| !matches!(answer, Ok(Some(_))));
@@ -79,6 +82,25 @@ impl Schedule<'_> {
             assert!(!matches!(expected, Answer::Waits(_)), "session {n} woke though it must wait");
             self.judge(n, &name, expected, answer);
         }
+    }
+
+    /// Who was refused on a free key lost to another waiter on it, who has its answer by then even if it has
+    /// not reached us yet.
+    fn missing_winner(&mut self, answers: &[(usize, Name, Claimed)]) -> Option<usize> {
+        let now = self.now();
+        let has_winner = |name: &Name| {
+            answers.iter().any(|(_, other, answer)| other == name && matches!(answer, Ok(Some(_))))
+        };
+        let (_, name, _) = answers.iter().find(|(n, name, answer)| {
+            let free = matches!(self.oracle.ask(*n, name, now), Answer::Claimed);
+            matches!(answer, Ok(None)) && free && !has_winner(name)
+        })?;
+        let won = || {
+            let others = self.waiting.iter().filter(|(_, (other, _))| other == name);
+            others.filter(|(_, (_, background))| background.done()).map(|(n, _)| *n).next()
+        };
+        wait::poll(Duration::from_secs(30), || won().is_some());
+        won()
     }
 
     /// Ends every transaction, by commit or rollback, and with them every wait.
