@@ -23,7 +23,9 @@ CREATE TABLE once.store_policy (
     maintained_at timestamptz,
     clock_seen    timestamptz,
     doubt         text,
-    doubt_since   timestamptz
+    doubt_since   timestamptz,
+    raised_at     timestamptz,
+    raised_from   interval
 );
 COMMENT ON TABLE once.store_policy IS 'one row a store: how long it keeps claims and why; written by create_store, alter_store and drop_store';
 COMMENT ON COLUMN once.store_policy.store IS 'the partitioned table that is the store';
@@ -35,6 +37,8 @@ COMMENT ON COLUMN once.store_policy.maintained_at IS 'when the last pass of main
 COMMENT ON COLUMN once.store_policy.clock_seen IS 'the latest time that drops have gone by; a clock that shows an earlier one is not believed';
 COMMENT ON COLUMN once.store_policy.doubt IS 'why maintenance does not believe the clock, and drops nothing';
 COMMENT ON COLUMN once.store_policy.doubt_since IS 'since when it does not';
+COMMENT ON COLUMN once.store_policy.raised_at IS 'when the retention was raised last: claims made before may be forgotten earlier than it says now';
+COMMENT ON COLUMN once.store_policy.raised_from IS 'the shortest retention it was raised from';
 
 CREATE TABLE once.leaf_promise (
     leaf       regclass    PRIMARY KEY,
@@ -334,6 +338,11 @@ SELECT 'warning', p.store, 'a leaf that is over is still there', coalesce(l.sinc
        'CALL once.maintain()'
   FROM once.partitions p LEFT JOIN postponed l ON l.store = p.store AND l.day = p.day, clock
  WHERE p.state = 'due' AND (l.since IS NOT NULL OR p.goes_at < now - interval '1 day')
+UNION ALL
+SELECT 'warning', k.name, 'drops are put off', max(l.at), l.detail, 'CALL once.maintain()'
+  FROM known k JOIN once.maintenance_log l ON l.store = k.name, clock
+ WHERE l.action = 'postpone' AND l.day IS NULL AND l.at > now - interval '2 hours'
+ GROUP BY k.name, l.detail
 UNION ALL
 SELECT 'warning', p.store, 'claims take the slow way into a leaf', NULL,
        pg_catalog.format('%s has %s', p.leaf, x.what), pg_catalog.format('\d+ once.%I', p.leaf)

@@ -61,7 +61,7 @@ fn alter_store(
             retry_horizon: length(retry_horizon, "retry_horizon")?,
             note,
         };
-        stores::alter(&store_name(name, "name")?, &policy, session::now(), gucs::away_days())
+        stores::alter(&store_name(name, "name")?, &policy, session::now, gucs::away_days())
     };
     sql(|| {
         arbiter::refuse_read_only(c"once.alter_store()");

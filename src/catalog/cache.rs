@@ -70,6 +70,8 @@ pub struct Store {
     pub name: Vec<u8>,
     /// Longest ttl, in microseconds.
     pub retention: i64,
+    /// When the retention was raised last, and the shortest it was raised from.
+    raised: Option<(Instant, i64)>,
     /// Times in which its windows stand still.
     pauses: StorePauses,
     /// When this was read.
@@ -97,6 +99,15 @@ impl Store {
     /// When the window of a claim ends, pauses taken into account.
     pub fn end_of(&self, claimed_at: Instant, expires_at: Instant) -> Instant {
         self.pauses.end_of(claimed_at, expires_at)
+    }
+
+    /// For how long a claim made at an instant was remembered at most: the retention, or a shorter one that was
+    /// in force then.
+    pub fn remembered(&self, made_at: Instant) -> i64 {
+        match self.raised {
+            Some((at, from)) if made_at < at => from.min(self.retention),
+            _ => self.retention,
+        }
     }
 
     /// Whether an absence is to be found out about before a claim is made. Says so once.
@@ -220,6 +231,7 @@ fn load(name: &[u8], away_since: Option<Instant>) -> Result<Option<Rc<Store>>, R
             table,
             name: name.to_vec(),
             retention: policy.retention,
+            raised: policy.raised,
             pauses,
             read_at: now(),
             asked: Cell::new(false),
@@ -251,6 +263,8 @@ pub struct Policy {
     pub created_at: Option<Instant>,
     /// The latest time that drops have gone by.
     pub clock_seen: Option<Instant>,
+    /// When the retention was raised last, and the shortest it was raised from.
+    pub raised: Option<(Instant, i64)>,
 }
 
 impl Policy {
@@ -273,6 +287,7 @@ pub fn policy_of(store: Oid) -> Result<Option<Policy>, Refusal> {
                 retry_horizon: row.interval(2).map(length),
                 created_at: row.instant(4),
                 clock_seen: row.instant(6),
+                raised: row.instant(9).zip(row.interval(10).map(length)),
             });
         }
     });

@@ -152,8 +152,14 @@ pub fn owned_to_change(name: &str) -> Result<Oid, Refusal> {
 /// Changes what is given. A longer retention reaches the leaves that are there; a shorter one does
 /// not, because claims in them may have been given a later expiry. An absence that nobody has found yet is written
 /// down first, by what the store was told until now.
-pub fn alter(name: &str, policy: &Policy, now: Instant, away_days: i32) -> Result<(), Refusal> {
+pub fn alter(
+    name: &str,
+    policy: &Policy,
+    clock: fn() -> Instant,
+    away_days: i32,
+) -> Result<(), Refusal> {
     let store = owned_to_change(name)?;
+    let now = clock();
     away::settle(store, now, away_days)?;
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     let horizon = match policy.retry_horizon {
@@ -174,6 +180,8 @@ pub fn alter(name: &str, policy: &Policy, now: Instant, away_days: i32) -> Resul
         .map_err(|horizon| Refusal::RetentionBelowHorizon { retention, horizon })?;
     sql::run(
         "UPDATE once.store_policy SET retention = coalesce($2, retention), \
+         raised_at = CASE WHEN $2 > retention THEN $5 ELSE raised_at END, \
+         raised_from = CASE WHEN $2 > retention THEN least(raised_from, retention) ELSE raised_from END, \
          retry_horizon = coalesce($3, retry_horizon), \
          note = coalesce(convert_from($4, getdatabaseencoding()), note) WHERE store = $1",
         &[
@@ -181,6 +189,7 @@ pub fn alter(name: &str, policy: &Policy, now: Instant, away_days: i32) -> Resul
             optional_interval(policy.retention)?,
             optional_interval(policy.retry_horizon)?,
             policy.note.into(),
+            sql::instant(now)?,
         ],
     )?;
     for leaf in cache::leaves_of(store)? {

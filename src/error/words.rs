@@ -166,7 +166,7 @@ impl Refusal {
                     readable(*retention),
                     readable(*horizon)
                 ),
-                "Leave retention out to get a multiple of the horizon.",
+                "Give a retention that covers the horizon; once.create_store without one takes a multiple of it.",
             ),
             Refusal::UnknownStore(store) => words(
                 Code::ERRCODE_UNDEFINED_OBJECT,

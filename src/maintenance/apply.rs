@@ -45,6 +45,9 @@ impl Pass<'_> {
         }
         (self.commit)();
         let stores = stores::maintainable()?;
+        if stores.is_empty() {
+            pgrx::notice!("there is no store that the current role owns");
+        }
         for &store in &stores {
             self.make_ahead(store)?;
         }

@@ -284,8 +284,10 @@ impl<'a> Arbiter<'a> {
         let Some(event_time) = self.terms.event_time.filter(|_| self.settings.refuse_late) else {
             return false;
         };
-        let end = expiry(event_time, self.terms.ttl, store.retention);
-        end.is_ok_and(|end| store.end_of(event_time, end) <= now)
+        let remembered = store.remembered(event_time);
+        let end = expiry(event_time, self.terms.ttl, remembered)
+            .unwrap_or(event_time.saturating_add(remembered));
+        store.end_of(event_time, end) <= now
     }
 
     fn expires_at(

@@ -1,4 +1,4 @@
-//! A clock that jumps or goes back, and a snapshot that is restored: warn, keep, wait for a person.
+//! A clock that jumps or goes back: warn, keep, wait for a person.
 
 use pg_once_tests::clock::Instant;
 use pg_once_tests::session::Session;

@@ -75,3 +75,21 @@ fn a_pause_makes_a_store_remember_for_longer() {
     assert_eq!(s.get::<String>(&format!("{outcome} '15 days')")), "too_late");
     assert_eq!(s.get::<String>(&format!("{outcome} '13 days')")), "claimed");
 }
+
+#[test]
+fn a_longer_retention_makes_nobody_remember_what_is_forgotten_already() {
+    let db = database();
+    let mut s = db.session();
+    s.run("SELECT once.create_store('processed_events', retention => '1 day')");
+    s.run("SELECT once.alter_store('processed_events', retention => '30 days')");
+    let mut outcome = |ttl: &str, age: &str| -> String {
+        s.get(&format!(
+            "SELECT outcome::text FROM once.claim('k', {ttl}, event_time => clock_timestamp() - interval '{age}')"
+        ))
+    };
+    // Claimed ten days ago, it would have been forgotten after one.
+    assert_eq!(outcome("NULL", "10 days"), "too_late");
+    assert_eq!(outcome("'20 days'", "10 days"), "too_late");
+    assert_eq!(outcome("NULL", "25 hours"), "too_late");
+    assert_eq!(outcome("NULL", "23 hours"), "claimed");
+}

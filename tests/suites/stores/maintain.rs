@@ -310,3 +310,26 @@ fn what_is_known_of_a_store_dropped_by_hand_is_forgotten() {
     }
     assert!(s.get::<bool>("SELECT once.claim_once('k', store => 'here')"));
 }
+
+#[test]
+fn a_pass_by_somebody_who_owns_no_store_says_so() {
+    let db = database();
+    let (other, mut admin) = (db.role("other"), db.session());
+    admin.claim("load");
+    admin.run(&format!("GRANT USAGE ON SCHEMA once TO {other}"));
+    let said = |role: &str| {
+        let mut psql = db.cluster().client("psql");
+        psql.args(["-X", "-d", db.name(), "-U", role, "-c", "CALL once.maintain()"]);
+        let output = psql.output().expect("psql runs");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(said(&other).contains("there is no store that the current role owns"));
+    // And a step that does something says what.
+    admin.run("SET pg_once.precreate_days = 3");
+    admin.run(&format!(
+        "ALTER ROLE postgres IN DATABASE {} SET pg_once.precreate_days = 5",
+        db.name()
+    ));
+    let steps = said("postgres");
+    assert_eq!(steps.matches("NOTICE:  processed_events: made the leaf of").count(), 2, "{steps}");
+}
