@@ -198,3 +198,49 @@ fn a_batch_that_runs_over_midnight_fills_both_days_and_harms_neither() {
     assert_eq!(s.get::<i64>("SELECT count(DISTINCT key) FROM once.processed_events"), 300_001);
     s.verify("once.processed_events", cluster.server().ships("amcheck"));
 }
+
+#[test]
+fn fifteen_wait_over_midnight_for_one_that_rolls_back_a_savepoint_or_is_killed() {
+    use std::io::Write;
+    let cluster = clocked();
+    let midnight = Instant::midnight(2020, 5, 1);
+    for (ending, expected) in [("commit", 0), ("rollback", 1), ("savepoint", 1), ("killed", 1)] {
+        let db = cluster.database();
+        cluster.clock().set(midnight.plus(-60.0));
+        let mut observer = db.session();
+        observer.claim("load");
+        cluster.clock().set(midnight.plus(-1.0));
+        let mut client = db.cluster().client("psql");
+        client.args(["-X", "-q", "-d", db.name()]).stdin(std::process::Stdio::piped());
+        let mut holder = client.stdout(std::process::Stdio::null()).spawn().expect("psql starts");
+        let mut input = holder.stdin.take().expect("a pipe");
+        input
+            .write_all(b"BEGIN; SAVEPOINT s; SELECT once.claim_once('k', '1 day');\n")
+            .expect("psql reads");
+        wait::until("the holder has its row", || {
+            observer.get::<i64>("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'") == 1
+        });
+        cluster.clock().set(midnight.plus(1.0));
+        let waiting: Vec<_> = (0..15)
+            .map(|_| {
+                db.session().background(|s| s.get::<bool>("SELECT once.claim_once('k', '1 day')"))
+            })
+            .collect();
+        for waiter in &waiting {
+            wait::blocked(&mut observer, waiter.pid());
+        }
+        match ending {
+            "commit" => input.write_all(b"COMMIT;\n").expect("psql reads"),
+            "rollback" => input.write_all(b"ROLLBACK;\n").expect("psql reads"),
+            "savepoint" => input.write_all(b"ROLLBACK TO s; COMMIT;\n").expect("psql reads"),
+            _ => holder.kill().expect("SIGKILL"),
+        }
+        let trues = waiting.into_iter().map(|waiter| waiter.join().1);
+        assert_eq!(trues.filter(|claimed| *claimed).count(), expected, "{ending}");
+        let leaf =
+            if expected == 0 { "processed_events_20200430" } else { "processed_events_20200501" };
+        assert_eq!(observer.leaves_of("k"), [leaf], "{ending}: exactly one row");
+        drop(input);
+        let _ = holder.wait();
+    }
+}
