@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use postgres::types::{FromSqlOwned, ToSql};
-use postgres::{Client, NoTls, Row};
+use postgres::{Client, Error, NoTls, Row};
 
 use crate::failure::Failure;
 use crate::hang;
@@ -105,7 +105,7 @@ impl Session {
     /// Runs statements separated by semicolons.
     pub fn try_run(&mut self, sql: &str) -> Result<(), Failure> {
         let _watched = hang::watch(&self.endpoint, self.pid, sql, self.patience);
-        self.client.batch_execute(sql).map_err(|error| Failure::of(&error))
+        self.client.batch_execute(sql).map_err(|error| after_abort(&mut self.client, &error))
     }
 
     /// The error of a statement that must fail.
@@ -163,7 +163,7 @@ impl Session {
     /// Every row of a query with parameters.
     pub fn try_rows(&mut self, sql: &str, params: Params<'_>) -> Result<Vec<Row>, Failure> {
         let _watched = hang::watch(&self.endpoint, self.pid, sql, self.patience);
-        self.client.query(sql, params).map_err(|error| Failure::of(&error))
+        self.client.query(sql, params).map_err(|error| after_abort(&mut self.client, &error))
     }
 
     /// `claim_once` of a key for an hour in the default store.
@@ -199,6 +199,16 @@ impl Session {
         self.run("COMMIT");
         claimed
     }
+}
+
+/// The failure, once the server is through with it: an error is sent before its transaction is aborted and
+/// its locks are gone, and whoever looks at once may still see them.
+fn after_abort(client: &mut Client, error: &Error) -> Failure {
+    if error.as_db_error().is_some() {
+        // Answered when the server takes the next statement; an error here is that it is gone.
+        let _ = client.batch_execute("");
+    }
+    Failure::of(error)
 }
 
 impl std::fmt::Debug for Session {

@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use pg_once_tests::cluster::Cluster;
 use pg_once_tests::database::Database;
+use pg_once_tests::session::Session;
 use pg_once_tests::{hang, wait};
 
 use crate::{answers, counting, needs_preload, preload};
 
 const FILE: &str = "data/pg_stat/pg_once.stat";
 
-/// Waits until the server has made itself anew after a crash of a backend.
-fn back(db: &Database) {
-    wait::until("the server takes connections again", || {
-        pg_once_tests::session::Session::try_open(db.endpoint()).is_ok()
-    });
+/// Waits until the server has made itself anew after a crash of a backend, which it has noticed when it ends
+/// the others: until then it still lets sessions in.
+fn back(db: &Database, witness: &mut Session) {
+    wait::until("the server notices", || witness.try_run("SELECT 1").is_err());
+    wait::until("the server takes connections again", || Session::try_open(db.endpoint()).is_ok());
 }
 
 #[test]
@@ -75,9 +76,10 @@ fn after_a_crash_of_a_backend_counting_begins_anew() {
         s.claim("k");
         s.claim("k");
         assert_eq!(answers(&mut s), (1, 1));
+        let mut witness = db.session();
         hang::crash(s.pid());
         drop(s);
-        back(&db);
+        back(&db, &mut witness);
         let mut s = db.session();
         assert_eq!(answers(&mut s), (0, 0));
         s.claim("k");
@@ -95,7 +97,7 @@ fn crashes_at_any_moment_of_counting_leave_a_table_that_counts() {
     let db = cluster.database();
     db.session().claim("load");
     for round in 0..6 {
-        let mut sessions = db.sessions(4);
+        let (mut sessions, mut witness) = (db.sessions(4), db.session());
         let victim = sessions[0].pid();
         let work: Vec<_> = sessions
             .drain(..)
@@ -120,7 +122,7 @@ fn crashes_at_any_moment_of_counting_leave_a_table_that_counts() {
         hang::crash(victim);
         let done: Vec<u64> = work.into_iter().map(|work| work.join().1).collect();
         assert!(done.iter().sum::<u64>() > 4, "{done:?}");
-        back(&db);
+        back(&db, &mut witness);
         let mut s = db.session();
         assert_eq!(answers(&mut s), (0, 0));
         s.claim("load");

@@ -8,7 +8,8 @@ use pg_once_tests::wait;
 use super::{Claimed, KEYS, SESSIONS, Schedule};
 
 impl Schedule<'_> {
-    /// Holds the answer against the model and tells the model.
+    /// Holds the answer against the model and tells the model. Whoever waited for a transaction that failed
+    /// is woken by the caller, once it has told the model every answer it has.
     pub(super) fn judge(&mut self, n: usize, name: &Name, expected: Answer, answer: Claimed) {
         self.tally.count(expected);
         match (expected, answer) {
@@ -20,7 +21,6 @@ impl Schedule<'_> {
             (Answer::Unserializable, Err(failure)) if failure.code == "40001" => {
                 self.run(n, "ROLLBACK");
                 self.oracle.rollback(n);
-                self.wake();
             }
             (expected, answer) => {
                 panic!("session {n}, {name:?}: expected {expected:?}, got {answer:?}")
