@@ -4,6 +4,7 @@
 pub mod age;
 pub mod backoff;
 pub mod day;
+pub mod filter;
 pub mod key;
 pub mod names;
 pub mod naming;
