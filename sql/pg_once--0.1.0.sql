@@ -83,12 +83,74 @@ CREATE INDEX maintenance_log_at ON once.maintenance_log (at);
 COMMENT ON TABLE once.maintenance_log IS 'what maintenance did and who held what, newest 10,000 entries';
 COMMENT ON COLUMN once.maintenance_log.at IS 'when';
 COMMENT ON COLUMN once.maintenance_log.store IS 'the store, as it was called then';
-COMMENT ON COLUMN once.maintenance_log.action IS 'create or drop (a leaf), postpone or keep (a drop that did not happen), hold, unhold, away, back, doubt (about the clock), force';
+COMMENT ON COLUMN once.maintenance_log.action IS 'create, seal or drop (a leaf), postpone or keep (a drop that did not happen), hold, unhold, away, back, doubt (about the clock), force';
 COMMENT ON COLUMN once.maintenance_log.day IS 'the leaf''s UTC day';
 COMMENT ON COLUMN once.maintenance_log.rows IS 'claims concerned';
 COMMENT ON COLUMN once.maintenance_log.took IS 'how long it took';
 COMMENT ON COLUMN once.maintenance_log.detail IS 'in words';
 COMMENT ON COLUMN once.maintenance_log.made_by IS 'the role that did it';
+
+-- Seals and filters are not dumped: they belong to this server's files, and maintenance makes them anew.
+
+CREATE TABLE once.leaf_seal (
+    voided       boolean     NOT NULL DEFAULT false,
+    leaf         regclass    NOT NULL PRIMARY KEY,
+    store        regclass    NOT NULL,
+    made_trigger oid         NOT NULL,
+    made_by      bigint      NOT NULL,
+    file         oid         NOT NULL,
+    seal         bigint      NOT NULL,
+    sealed_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE once.leaf_seal IS 'one row a leaf whose day is over: nothing was added to it since, as long as it is not voided and the leaf bears these marks; rows are never updated';
+COMMENT ON COLUMN once.leaf_seal.voided IS 'a row has come all the same, or was about to: set at once, past transactions';
+COMMENT ON COLUMN once.leaf_seal.leaf IS 'the partition that holds one UTC day';
+COMMENT ON COLUMN once.leaf_seal.store IS 'the store it belongs to';
+COMMENT ON COLUMN once.leaf_seal.made_trigger IS 'the trigger that fires when a row comes';
+COMMENT ON COLUMN once.leaf_seal.made_by IS 'the transaction that made the trigger, or altered it last';
+COMMENT ON COLUMN once.leaf_seal.file IS 'the leaf''s file';
+COMMENT ON COLUMN once.leaf_seal.seal IS 'which seal of the leaf it is';
+COMMENT ON COLUMN once.leaf_seal.sealed_at IS 'when it was sealed';
+
+CREATE TABLE once.filter (
+    pages_in    regclass    PRIMARY KEY,
+    store       regclass    NOT NULL,
+    id          bigint      NOT NULL,
+    pages       bigint      NOT NULL,
+    bucket_bits bigint      NOT NULL,
+    day_bits    bigint      NOT NULL,
+    entries     bigint      NOT NULL,
+    retired     boolean     NOT NULL DEFAULT false,
+    made_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE once.filter IS 'one row a filter: which of its sealed days may hold a key; made by maintenance and never changed';
+COMMENT ON COLUMN once.filter.pages_in IS 'the table its pages are in';
+COMMENT ON COLUMN once.filter.store IS 'the store it belongs to';
+COMMENT ON COLUMN once.filter.id IS 'the number that each of its pages bears';
+COMMENT ON COLUMN once.filter.pages IS 'how many pages it has';
+COMMENT ON COLUMN once.filter.bucket_bits IS 'how many bits of a key''s hash choose the place in it';
+COMMENT ON COLUMN once.filter.day_bits IS 'how many bits of an entry say which day';
+COMMENT ON COLUMN once.filter.entries IS 'claims in it';
+COMMENT ON COLUMN once.filter.retired IS 'another has taken its place; its table is dropped by the next pass';
+COMMENT ON COLUMN once.filter.made_at IS 'when it was made';
+
+CREATE TABLE once.filter_day (
+    filter regclass NOT NULL,
+    place  bigint   NOT NULL,
+    leaf   regclass NOT NULL,
+    seal   bigint   NOT NULL,
+    keys   bigint   NOT NULL,
+    PRIMARY KEY (filter, place)
+);
+COMMENT ON TABLE once.filter_day IS 'the days of each filter';
+COMMENT ON COLUMN once.filter_day.filter IS 'the table its pages are in';
+COMMENT ON COLUMN once.filter_day.place IS 'number of the day in the filter, from 0';
+COMMENT ON COLUMN once.filter_day.leaf IS 'the partition that holds the day';
+COMMENT ON COLUMN once.filter_day.seal IS 'the seal of the leaf that it was built under: it answers for no other';
+COMMENT ON COLUMN once.filter_day.keys IS 'claims of the day';
+
+CREATE TABLE once.filter_guard ();
+COMMENT ON TABLE once.filter_guard IS 'empty; whoever reads a filter holds its lock meanwhile, so that none is dropped under a reader';
 
 SELECT pg_catalog.pg_extension_config_dump('once.store_policy', '');
 SELECT pg_catalog.pg_extension_config_dump('once.leaf_promise', '');
@@ -185,7 +247,7 @@ COMMENT ON FUNCTION once.unhold(text) IS
 CREATE PROCEDURE once.maintain(force boolean DEFAULT false)
     LANGUAGE c AS 'MODULE_PATHNAME', 'maintain_wrapper';
 COMMENT ON PROCEDURE once.maintain(boolean) IS
-    'one pass over the stores the caller owns: makes the days ahead, then drops days in which every claim has expired, each in a transaction of its own; force => true believes the clock where it is in doubt';
+    'one pass over the stores the caller owns: makes the days ahead, drops days in which every claim has expired, seals those that are over and builds their filters, each in a transaction of its own; force => true believes the clock where it is in doubt';
 
 CREATE PROCEDURE once.import_claims(
     store text, source regclass, key_column text, claimed_at_column text,
@@ -244,6 +306,33 @@ CREATE FUNCTION once.leaf_expiries(leaf regclass, OUT oldest timestamptz, OUT ne
 COMMENT ON FUNCTION once.leaf_expiries(regclass) IS
     'when the first and the last claim of a leaf expire; reads the whole leaf. NULL without SELECT on its store, and for a table that is no leaf';
 
+CREATE FUNCTION once.void_filter() RETURNS trigger
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'void_filter_wrapper';
+COMMENT ON FUNCTION once.void_filter() IS
+    'trigger on the leaf of a day that is over: says, before a row comes all the same, that no filter answers for the leaf any more';
+
+CREATE FUNCTION once.sealed_leaves(store regclass) RETURNS TABLE (leaf regclass, filter regclass)
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'sealed_leaves_wrapper';
+COMMENT ON FUNCTION once.sealed_leaves(regclass) IS
+    'the leaves of a store for which a filter answers, and the table of its pages';
+
+CREATE FUNCTION once.filter_probe(store text, key text, effect text DEFAULT '') RETURNS TABLE (leaf regclass, filter regclass)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1 AS 'MODULE_PATHNAME', 'filter_probe_wrapper';
+COMMENT ON FUNCTION once.filter_probe(text, text, text) IS
+    'the sealed leaves that may hold a key, by their filters alone: a claim looks the key up in these. Needs SELECT on the store';
+
+CREATE VIEW once.filters AS
+SELECT c.relname::text AS store,
+       f.pages_in      AS filter,
+       (SELECT count(*) FROM once.filter_day d WHERE d.filter = f.pages_in)::integer AS days,
+       f.entries       AS keys,
+       pg_catalog.pg_relation_size(f.pages_in) AS bytes,
+       f.retired,
+       f.made_at
+  FROM once.filter f
+  JOIN pg_catalog.pg_class c ON c.oid = f.store;
+COMMENT ON VIEW once.filters IS 'one row a filter: the days and keys it answers for, its size, and whether it waits to be dropped';
+
 CREATE VIEW once.partitions AS
 SELECT s.relname::text                 AS store,
        c.relname::text                 AS leaf,
@@ -253,6 +342,7 @@ SELECT s.relname::text                 AS store,
             WHEN EXISTS (SELECT FROM once.store_pause h
                           WHERE h.store = p.store AND h.since <= u.now AND u.now < h.until) THEN 'held'
             WHEN g.kept_until <= u.now       THEN 'due'
+            WHEN f.leaf IS NOT NULL    THEN 'sealed'
             ELSE 'open' END            AS state,
        k.keep_until,
        g.kept_until                    AS goes_at,
@@ -265,8 +355,9 @@ SELECT s.relname::text                 AS store,
   CROSS JOIN LATERAL once.kept_until(p.store) g
   JOIN pg_catalog.pg_class c    ON c.oid = g.leaf
   LEFT JOIN once.leaf_promise k ON k.leaf = c.oid AND k.store = p.store
+  LEFT JOIN (SELECT s.leaf FROM once.store_policy q, once.sealed_leaves(q.store) s) f ON f.leaf = c.oid
   CROSS JOIN (SELECT now, (now AT TIME ZONE 'UTC')::date AS today FROM (SELECT clock_timestamp() AS now) c) u;
-COMMENT ON VIEW once.partitions IS 'one row a leaf: its UTC day, its state (future, current, open, held by a pause, due to be dropped), until when it was promised and when it goes; the two expiries read the whole leaf, only where they are selected';
+COMMENT ON VIEW once.partitions IS 'one row a leaf: its UTC day, its state (future, current, open, sealed, held by a pause, due to be dropped), until when it was promised and when it goes; the two expiries read the whole leaf, only where they are selected';
 
 CREATE VIEW once.health AS
 WITH clock AS (SELECT now, (now AT TIME ZONE 'UTC')::date AS today FROM (SELECT clock_timestamp() AS now) c),
@@ -504,4 +595,4 @@ GRANT EXECUTE ON FUNCTION once.stat_entries() TO pg_monitor;
 GRANT SELECT ON once.stat_claims, once.stat_duplicate_ages, once.retention_advice TO pg_monitor;
 -- These tell of stores, days and sizes, never of a key; the expiries in once.partitions are for those who may
 -- read the store.
-GRANT SELECT ON once.stores, once.partitions, once.health, once.maintenance_log TO pg_monitor;
+GRANT SELECT ON once.stores, once.partitions, once.filters, once.health, once.maintenance_log TO pg_monitor;

@@ -14,6 +14,7 @@ static DEFAULT_RETENTION: GucSetting<i32> = GucSetting::<i32>::new(7 * 24 * 60);
 static HORIZON_FACTOR: GucSetting<i32> = GucSetting::<i32>::new(3);
 static AWAY_DAYS: GucSetting<i32> = GucSetting::<i32>::new(1);
 static LOCK_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(100);
+static FILTERS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static LATE_POLICY: GucSetting<LatePolicy> = GucSetting::<LatePolicy>::new(LatePolicy::Refuse);
 
 /// What becomes of a message that is older than what its store still remembers.
@@ -108,6 +109,14 @@ pub fn define() {
         GucContext::Suset,
         GucFlags::UNIT_MS,
     );
+    GucRegistry::define_bool_guc(
+        c"pg_once.filters",
+        c"Whether filters of days that are over are made and asked.",
+        c"Off: a claim looks its key up in every live day, and maintenance seals none.",
+        &FILTERS,
+        GucContext::Suset,
+        GucFlags::default(),
+    );
     GucRegistry::define_enum_guc(
         c"pg_once.late_policy",
         c"What becomes of a message whose event_time is older than what its store still remembers.",
@@ -167,6 +176,11 @@ pub fn away_days() -> i32 {
 /// `pg_once.maintenance_lock_timeout` in milliseconds.
 pub fn maintenance_lock_timeout() -> i32 {
     LOCK_TIMEOUT.get()
+}
+
+/// `pg_once.filters`.
+pub fn filters() -> bool {
+    FILTERS.get()
 }
 
 /// `pg_once.late_policy`.

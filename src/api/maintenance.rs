@@ -26,6 +26,7 @@ fn maintain(call: Call, force: Option<bool>) -> Sql<()> {
             ahead: gucs::precreate_days(),
             away_days: gucs::away_days(),
             lock_timeout: gucs::maintenance_lock_timeout(),
+            filters: gucs::filters(),
             force,
             clock: session::now,
             commit: &commit,

@@ -5,6 +5,7 @@
 //! Text arguments arrive as bytes: keys are exact bytes in every database encoding.
 
 mod claims;
+mod filters;
 mod holds;
 mod import;
 mod maintenance;
@@ -28,6 +29,7 @@ fn settings() -> Settings {
         precreate_days: gucs::precreate_days(),
         away_days: gucs::away_days(),
         refuse_late: gucs::late_policy() == gucs::LatePolicy::Refuse,
+        use_filters: gucs::filters(),
         clock: session::now,
         measured: Wanted { counts: gucs::track_claims(), samples: gucs::sample_duplicates() },
     }

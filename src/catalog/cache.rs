@@ -7,13 +7,14 @@
 //! lock; so a claimer that takes the
 //! key's lock after another has written to a new leaf, and then takes in messages, knows the leaf.
 
+use super::filters::{self, Filters};
 use super::pauses::{self, StorePauses};
 use super::{away, schema};
 use crate::domain::day::{DAY, Day, Instant};
 use crate::error::Refusal;
 use crate::pg::bounds::{self, Range};
 use crate::pg::layout::Layout;
-use crate::pg::session::now;
+use crate::pg::session::{self, now};
 use crate::pg::{inval, privilege, table};
 use pgrx::pg_sys::Oid;
 use std::cell::{Cell, RefCell};
@@ -32,6 +33,8 @@ pub struct Leaf {
     /// The same with the store's pauses taken into account: before it the leaf may hold a live claim. Only
     /// where the leaf belongs to a [`Store`].
     pub live_until: Instant,
+    /// Whether a filter answers for it.
+    is_sealed: bool,
     /// What it looks like, once somebody has looked.
     pub layout: Cell<Option<Layout>>,
     /// The transaction that saw that nothing was ever written to it; 0 is none. See [`wrote_to`].
@@ -82,6 +85,8 @@ pub struct Store {
     pub row_security: bool,
     /// Its leaves, newest first.
     pub leaves: Vec<Leaf>,
+    /// The filters of those that are sealed.
+    pub filters: Filters,
     current: Cell<bool>,
 }
 
@@ -146,7 +151,7 @@ fn on_change(table: Option<Oid>) {
         // of PostgreSQL is called then.
         let Ok(stores) = stores.try_borrow() else { return };
         for store in stores.iter() {
-            if table.is_none_or(|table| table == store.table) {
+            if table.is_none_or(|table| table == store.table || store.filters.read_from(table)) {
                 store.current.set(false);
             }
             for leaf in &store.leaves {
@@ -157,6 +162,10 @@ fn on_change(table: Option<Oid>) {
                     leaf.layout.set(None);
                     leaf.unwritten.set(0);
                     leaf.announced.set(false);
+                    // What its seal was may be none any more.
+                    if leaf.is_sealed {
+                        store.current.set(false);
+                    }
                 }
             }
         }
@@ -227,6 +236,14 @@ fn load(name: &[u8], away_since: Option<Instant>) -> Result<Option<Rc<Store>>, R
         for leaf in &mut leaves {
             leaf.live_until = pauses.all.end(leaf.range.from, leaf.keep_until);
         }
+        // A standby claims nothing, and would hear of no flag that is set before it is promoted.
+        let filters = match session::in_recovery() {
+            true => Filters::default(),
+            false => filters::load(table, &leaves)?,
+        };
+        for (place, leaf) in leaves.iter_mut().enumerate() {
+            leaf.is_sealed = filters.answer_for(place);
+        }
         let store = Rc::new(Store {
             table,
             name: name.to_vec(),
@@ -237,6 +254,7 @@ fn load(name: &[u8], away_since: Option<Instant>) -> Result<Option<Rc<Store>>, R
             asked: Cell::new(false),
             row_security: privilege::has_row_security(table),
             leaves,
+            filters,
             current: Cell::new(true),
         });
         // Something changed while we read: what we hold may be half old and half new.
@@ -312,6 +330,7 @@ pub fn leaves_of(store: Oid) -> Result<Vec<Leaf>, Refusal> {
                 range,
                 keep_until: i64::MAX,
                 live_until: i64::MAX,
+                is_sealed: false,
                 layout: Cell::new(None),
                 unwritten: Cell::new(0),
                 announced: Cell::new(false),

@@ -6,7 +6,7 @@
 //! owner put there (checks, defaults, indexes, triggers).
 
 use super::log::{self, Action, Entry};
-use super::{cache, schema, sql};
+use super::{cache, schema, sealing, sql};
 use crate::domain::day::Day;
 use crate::domain::{naming, window};
 use crate::error::Refusal;
@@ -219,11 +219,16 @@ pub fn promise(leaf: Oid, store: Oid, keep_until: i64) -> Result<(), Refusal> {
 /// Forgets what was promised for leaves that somebody has dropped by hand.
 pub fn forget_gone(store: Oid) -> Result<(), Refusal> {
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
-    sql::run(
-        "DELETE FROM once.leaf_promise p WHERE store = $1 \
-            AND NOT EXISTS (SELECT FROM pg_class WHERE oid = p.leaf)",
-        &[store.into()],
-    )
+    for known in ["leaf_promise", "leaf_seal"] {
+        sql::run(
+            &format!(
+                "DELETE FROM once.{known} p WHERE store = $1 \
+                    AND NOT EXISTS (SELECT FROM pg_class WHERE oid = p.leaf)"
+            ),
+            &[store.into()],
+        )?;
+    }
+    Ok(())
 }
 
 /// How many claims a leaf holds, and how many of them expire after `now`, whatever was promised; None for a
@@ -281,5 +286,6 @@ pub fn drop_leaf(leaf: Oid) -> Result<(), Refusal> {
         sql::run(&format!("DROP TABLE {}", sql::named(leaf)?.qualified), &[])?;
     }
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
-    sql::run("DELETE FROM once.leaf_promise WHERE leaf = $1", &[leaf.into()])
+    sql::run("DELETE FROM once.leaf_promise WHERE leaf = $1", &[leaf.into()])?;
+    sealing::forget(leaf)
 }

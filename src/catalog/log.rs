@@ -15,6 +15,8 @@ const KEPT: i64 = 10_000;
 pub enum Action {
     /// A leaf was made.
     Create,
+    /// A leaf was sealed and has a filter.
+    Seal,
     /// A leaf was dropped.
     Drop,
     /// A drop was put off because the leaf is in use.
@@ -39,6 +41,7 @@ impl Action {
     fn word(self) -> &'static str {
         match self {
             Action::Create => "create",
+            Action::Seal => "seal",
             Action::Drop => "drop",
             Action::Postpone => "postpone",
             Action::Keep => "keep",

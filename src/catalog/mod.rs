@@ -5,12 +5,15 @@
 //! pg_cron, run as the caller.
 
 pub mod away;
+pub mod building;
 pub mod cache;
 pub mod cron;
+pub mod filters;
 pub mod leaves;
 pub mod log;
 pub mod making;
 pub mod pauses;
+pub mod sealing;
 pub mod sql;
 pub mod stores;
 

@@ -1,6 +1,6 @@
 //! Making, changing and dropping stores.
 
-use super::{away, cache, leaves, schema, sql};
+use super::{away, building, cache, leaves, schema, sql};
 use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
 use crate::domain::naming::MAX_NAME_BYTES;
@@ -12,7 +12,8 @@ use pgrx::pg_sys::Oid;
 use std::ffi::CString;
 
 /// The tables that know about stores.
-const KNOWN: [&str; 3] = ["once.leaf_promise", "once.store_pause", "once.store_policy"];
+const KNOWN: [&str; 4] =
+    ["once.leaf_promise", "once.leaf_seal", "once.store_pause", "once.store_policy"];
 
 /// What is decided about a store; None leaves it as it is.
 pub struct Policy<'a> {
@@ -205,6 +206,8 @@ pub fn alter(
 /// Drops a store with every claim in it.
 pub fn drop_store(name: &str) -> Result<(), Refusal> {
     let store = owned_to_change(name)?;
+    // Their tables go in the next pass, whoever runs it.
+    building::retire_all(store)?;
     {
         let _acting = Acting::as_caller();
         sql::run(&format!("DROP TABLE {}", sql::in_once(name)), &[])?;

@@ -82,6 +82,8 @@ pub struct Settings {
     pub away_days: i32,
     /// Whether a message older than what the store remembers is refused.
     pub refuse_late: bool,
+    /// Whether the filters of sealed days are asked.
+    pub use_filters: bool,
     /// The clock: microseconds since 2000-01-01 UTC.
     pub clock: fn() -> Instant,
     /// What is counted and logged of the answers.

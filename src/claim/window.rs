@@ -1,6 +1,7 @@
 //! Which leaves of a store can hold a live claim.
 
 use crate::catalog::cache::Store;
+use crate::catalog::filters::Places;
 use crate::domain::day::Instant;
 use crate::pg::session;
 
@@ -8,16 +9,23 @@ use crate::pg::session;
 /// `today`'s own, which is looked at before them. Days ahead belong to them too: a clock that was
 /// ahead may have left claims there. Only of these is it believed that nothing was written: a row that plain
 /// SQL or a subscription writes, telling nobody, goes to a day that has begun.
-pub fn others(store: &Store, today: usize, now: Instant) -> impl Iterator<Item = usize> {
+///
+/// Of the leaves that filters answer for, only those that `maybe` has.
+pub fn others<'a>(
+    store: &'a Store,
+    today: usize,
+    now: Instant,
+    maybe: &Places,
+) -> impl Iterator<Item = usize> + use<'a> {
     let transaction = session::transaction();
-    store
-        .leaves
-        .iter()
-        .enumerate()
-        .filter(move |(place, leaf)| {
-            let ahead = leaf.range.from > now;
-            let unwritten = ahead && leaf.is_unwritten(transaction);
-            *place != today && leaf.live_until > now && !unwritten
-        })
-        .map(|(place, _)| place)
+    let (all, unanswered, few) = match maybe.is_all() {
+        true => (0..store.leaves.len(), [].as_slice(), Places::NONE),
+        false => (0..0, store.filters.unanswered(), *maybe),
+    };
+    all.chain(unanswered.iter().copied()).chain(few.few()).filter(move |&place| {
+        let leaf = &store.leaves[place];
+        let ahead = leaf.range.from > now;
+        let unwritten = ahead && leaf.is_unwritten(transaction);
+        place != today && leaf.live_until > now && !unwritten
+    })
 }

@@ -82,6 +82,8 @@ pub enum Refusal {
     NotYet(&'static str),
     /// The procedure was called where it cannot commit.
     InTransaction(&'static str),
+    /// once.void_filter() was called otherwise than before the insert or update of a row.
+    NotATrigger,
     /// Claims cannot be imported from there.
     Source(SourceFault),
     /// The extension's own tables are not there.

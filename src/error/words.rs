@@ -68,6 +68,7 @@ impl Refusal {
             | Refusal::BadStoreName(_)
             | Refusal::NameEncoding
             | Refusal::InTransaction(_)
+            | Refusal::NotATrigger
             | Refusal::HoldInThePast
             | Refusal::NotInstalled => self.about_stores(),
             Refusal::NoCron | Refusal::UnknownDatabase => self.about_runners(),
@@ -197,6 +198,12 @@ impl Refusal {
                 format!("{procedure} cannot run inside a transaction block"),
                 "It commits after each step.",
                 "CALL it on its own, in autocommit mode.",
+            ),
+            Refusal::NotATrigger => words(
+                Code::ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+                "once.void_filter() works only as the trigger that maintenance makes",
+                "It fires before a row is inserted into, or updated in, the leaf of a day that is over.",
+                "There is no need to call it or to make such a trigger.",
             ),
             _ => words(
                 Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -15,8 +15,8 @@ use std::cell::Cell;
 
 /// How often a drop tries for its locks, and how long it pauses in between (milliseconds), so that whoever
 /// waited behind it gets through.
-const TRIES: u32 = 5;
-const PAUSE: i64 = 100;
+pub(super) const TRIES: u32 = 5;
+pub(super) const PAUSE: i64 = 100;
 
 /// How long a step waits for any other lock before it leaves the rest to the next pass, in milliseconds.
 const PATIENCE: i32 = 2_000;
@@ -29,6 +29,8 @@ pub struct Pass<'a> {
     pub away_days: i32,
     /// How long a drop waits for a lock, in milliseconds.
     pub lock_timeout: i32,
+    /// Whether days that are over get filters.
+    pub filters: bool,
     /// Whether to believe the clock in any case.
     pub force: bool,
     /// The clock.
@@ -54,6 +56,10 @@ impl Pass<'_> {
         for &store in &stores {
             self.drop_due(store)?;
         }
+        for &store in &stores {
+            self.seal(store)?;
+        }
+        self.forget_filters()?;
         if let Err(failed) = attempt(PATIENCE, log::prune) {
             pgrx::warning!("could not shorten the maintenance log: {failed}");
         }
@@ -131,7 +137,12 @@ impl Pass<'_> {
 
     /// One step in a transaction of its own. Whatever it runs into is said and left behind: the other
     /// days and stores have their turn all the same. False if it failed.
-    fn step(&self, store: Oid, what: &str, work: impl FnOnce() -> Result<(), Refusal>) -> bool {
+    pub(super) fn step(
+        &self,
+        store: Oid,
+        what: &str,
+        work: impl FnOnce() -> Result<(), Refusal>,
+    ) -> bool {
         let done = attempt(PATIENCE, work);
         if let Err(failed) = &done {
             pgrx::warning!("{}: could not {what}: {failed}", name(store));
@@ -230,12 +241,12 @@ fn in_words(doubt: &Doubt) -> String {
 }
 
 /// A day as YYYY-MM-DD.
-fn date(day: Day) -> String {
+pub(super) fn date(day: Day) -> String {
     day.bound()[..10].to_owned()
 }
 
 /// A store's name for messages.
-fn name(store: Oid) -> String {
+pub(super) fn name(store: Oid) -> String {
     let _acting = Acting::as_caller();
     sql::named(store).map_or_else(|_| store.to_string(), |named| named.name)
 }

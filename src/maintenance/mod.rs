@@ -4,3 +4,4 @@
 
 pub mod apply;
 pub mod plan;
+mod seal;

@@ -136,3 +136,12 @@ pub(super) fn further_columns(leaf: &Relation, layout: &Layout) -> Vec<i16> {
         .map(|a| a.attnum)
         .collect()
 }
+
+/// The attribute numbers of key and effect, if the leaf has them.
+pub(super) fn key_columns(leaf: &Relation) -> Option<(i16, i16)> {
+    let number = |column: Column| {
+        let (name, kind) = NAMES[column as usize];
+        find(leaf, name, kind)
+    };
+    Some((number(Column::Key)?, number(Column::Effect)?))
+}

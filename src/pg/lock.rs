@@ -15,6 +15,8 @@ const KEY_SPACE: u16 = 20_302;
 const MAKE_SPACE: u16 = 20_303;
 /// Fourth field of the lock under which a store's days and policy change.
 const DEFINITION_SPACE: u16 = 20_304;
+/// Fourth field of the lock under which a store's filters are built and put away.
+const FILTER_SPACE: u16 = 20_305;
 
 /// An exclusive lock in our own space, held until dropped, never to the end of the transaction.
 pub struct OwnLock {
@@ -137,6 +139,14 @@ pub fn hold_definition(store: pg_sys::Oid) {
     hold(u64::from(store.to_u32()), DEFINITION_SPACE);
 }
 
+/// Takes the right to build and put away a store's filters, and keeps it to the end of the transaction; false
+/// where somebody has it.
+pub fn try_hold_filters(store: pg_sys::Oid) -> bool {
+    let tag = tag(u64::from(store.to_u32()), FILTER_SPACE);
+    // SAFETY: the tag is a plain value that is copied; the transaction's end releases the lock.
+    unsafe { step(|| try_acquire(&tag)) }
+}
+
 /// Waits for the right to make a store of a name, and keeps it to the end of the transaction.
 pub fn hold_name(number: u64) {
     hold(number, MAKE_SPACE);
@@ -181,6 +191,13 @@ pub struct RowId(pub(super) pg_sys::ItemPointerData);
 pub fn hold_exclusively(table: pg_sys::Oid) {
     // SAFETY: takes any oid; whether the relation exists is the caller's to check.
     unsafe { pg_sys::LockRelationOid(table, pg_sys::AccessExclusiveLock as i32) }
+}
+
+/// Waits until nobody is writing to a table and keeps writers out to the end of the transaction; those who only
+/// read go on.
+pub fn hold_against_writers(table: pg_sys::Oid) {
+    // SAFETY: as for `hold_exclusively`.
+    unsafe { pg_sys::LockRelationOid(table, pg_sys::ShareRowExclusiveLock as i32) }
 }
 
 /// Sleeps, and is cancelled as any statement is.

@@ -7,10 +7,11 @@
 //! the headers of the server built against, hold the types.
 
 use pgrx::pg_sys::{
-    BlockNumber, Buffer, BulkInsertState, CommandId, Datum, EPQState, EState, HeapTuple, IndexInfo,
-    IndexScanDesc, IndexUniqueCheck, ItemPointer, LOCKMODE, LOCKTAG, LockAcquireResult,
-    LockTupleMode, MemoryContext, Oid, Relation, ResultRelInfo, ScanDirection, ScanKey, Snapshot,
-    TM_FailureData, TM_Result, TimestampTz, TransactionId, TupleDesc, TupleTableSlot, XLTW_Oper,
+    BlockNumber, Buffer, BufferAccessStrategy, BulkInsertState, CommandId, Datum, EPQState, EState,
+    ForkNumber, HeapTuple, IndexInfo, IndexScanDesc, IndexUniqueCheck, ItemPointer, LOCKMODE,
+    LOCKTAG, LockAcquireResult, LockTupleMode, MemoryContext, Oid, ReadBufferMode, Relation,
+    ResultRelInfo, ScanDirection, ScanKey, Snapshot, TM_FailureData, TM_Result, TimestampTz,
+    TransactionId, TupleDesc, TupleTableSlot, XLTW_Oper,
 };
 use std::ffi::{c_char, c_int};
 
@@ -62,8 +63,25 @@ unsafe extern "C-unwind" {
     ) -> bool;
     // storage/bufmgr.h
     pub(super) fn ReadBuffer(rel: Relation, block: BlockNumber) -> Buffer;
+    pub(super) fn ReadBufferWithoutRelcache(
+        file: super::pages::File,
+        fork: ForkNumber::Type,
+        block: BlockNumber,
+        mode: ReadBufferMode::Type,
+        strategy: BufferAccessStrategy,
+        permanent: bool,
+    ) -> Buffer;
+    pub(super) fn ReleaseBuffer(buffer: Buffer);
     pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
     pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
+    // access/generic_xlog.h
+    pub(super) fn GenericXLogStart(rel: Relation) -> *mut pgrx::pg_sys::GenericXLogState;
+    pub(super) fn GenericXLogRegisterBuffer(
+        state: *mut pgrx::pg_sys::GenericXLogState,
+        buffer: Buffer,
+        flags: c_int,
+    ) -> pgrx::pg_sys::Page;
+    pub(super) fn GenericXLogFinish(state: *mut pgrx::pg_sys::GenericXLogState) -> u64;
     // access/tableam.h, executor/tuptable.h
     pub(super) fn table_slot_create(
         rel: Relation,
@@ -140,7 +158,7 @@ unsafe extern "C-unwind" {
     // utils/memutils.h
     pub(super) fn MemoryContextReset(context: MemoryContext);
     pub(super) fn MemoryContextDelete(context: MemoryContext);
-    // storage/lock.h, utils/inval.h, access/xact.h, utils/timestamp.h
+    // storage/lock.h, storage/lmgr.h, utils/inval.h, access/xact.h, utils/timestamp.h
     pub(super) fn LockAcquire(
         tag: *const LOCKTAG,
         mode: LOCKMODE,
@@ -157,6 +175,8 @@ unsafe extern "C-unwind" {
         #[cfg(feature = "pg18")] log_failure: bool,
     ) -> LockAcquireResult::Type;
     pub(super) fn LockRelease(tag: *const LOCKTAG, mode: LOCKMODE, session: bool) -> bool;
+    pub(super) fn ConditionalLockRelationOid(relid: Oid, mode: LOCKMODE) -> bool;
+    pub(super) fn UnlockRelationOid(relid: Oid, mode: LOCKMODE);
     pub(super) fn AcceptInvalidationMessages();
     pub(super) fn GetCurrentCommandId(used: bool) -> CommandId;
     pub(super) fn GetCurrentTimestamp() -> TimestampTz;

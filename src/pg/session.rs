@@ -34,6 +34,29 @@ pub fn refuse_read_only(function: &CStr) {
     }
 }
 
+/// What one piece of maintenance may use of memory, in bytes.
+pub fn maintenance_memory() -> usize {
+    // SAFETY: reads a setting of the session; kilobytes.
+    unsafe { usize::try_from(pg_sys::maintenance_work_mem).unwrap_or(0) * 1024 }
+}
+
+/// A number that is no other's, from PostgreSQL's source of strong randomness.
+pub fn random() -> i64 {
+    let mut bytes = [0_u8; 8];
+    // SAFETY: fills exactly these bytes.
+    let filled = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
+    if !filled {
+        pgrx::error!("could not generate a random number");
+    }
+    i64::from_le_bytes(bytes)
+}
+
+/// Whether the server is a standby, or still recovering.
+pub fn in_recovery() -> bool {
+    // SAFETY: reads shared state.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
 /// Whether the database's encoding is UTF-8.
 pub fn is_utf8() -> bool {
     // SAFETY: reads a value of the session.

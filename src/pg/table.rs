@@ -20,6 +20,11 @@ impl Row<'_> {
         self.value(column).map(|v| pg_sys::Oid::from(v.value() as u32))
     }
 
+    /// A column of type bigint.
+    pub fn integer(&self, column: usize) -> Option<i64> {
+        self.value(column).map(|v| v.value() as i64)
+    }
+
     /// A column of type boolean.
     pub fn boolean(&self, column: usize) -> Option<bool> {
         self.value(column).map(|v| v.value() != 0)

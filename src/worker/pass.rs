@@ -79,6 +79,7 @@ pub fn run() {
             ahead: gucs::precreate_days(),
             away_days: gucs::away_days(),
             lock_timeout: gucs::maintenance_lock_timeout(),
+            filters: gucs::filters(),
             force: false,
             clock: session::now,
             commit: &commit,

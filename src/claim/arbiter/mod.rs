@@ -18,6 +18,7 @@ mod together;
 use self::desk::Desk;
 pub use self::together::Wanted;
 use crate::catalog::cache::{self, Store};
+use crate::catalog::filters::Places;
 use crate::catalog::making;
 use crate::claim::{Answer, Outcome, Settings, Terms, window};
 use crate::domain::day::{Day, Instant};
@@ -256,7 +257,8 @@ impl<'a> Arbiter<'a> {
             },
             None => false,
         };
-        for place in window::others(&store, desk.place, now) {
+        let maybe = self.sealed_places(&store, number);
+        for place in window::others(&store, desk.place, now, &maybe) {
             let opened = match desk.other(place)? {
                 Opened::Open(opened) => opened,
                 Opened::Busy => return Ok(Look::LeafBusy(place)),
@@ -276,6 +278,16 @@ impl<'a> Arbiter<'a> {
             return Ok(Look::Decided(Answer::without_claim(Outcome::TooLate)));
         }
         self.write(desk, key, over_expired, (at, expires_at))
+    }
+
+    /// Of the leaves that filters answer for, those to be looked at for a key.
+    fn sealed_places(&self, store: &Store, number: u64) -> Places {
+        if store.filters.is_empty() || !self.settings.use_filters {
+            return Places::ALL;
+        }
+        let mut places = [Places::NONE];
+        store.filters.ask(&[number], || store.is_current(), &mut places);
+        places[0]
     }
 
     /// Whether a claim on these terms, made when what the message tells of happened, would be forgotten by

@@ -9,6 +9,7 @@
 
 use super::{Arbiter, Verdict};
 use crate::catalog::cache::{self, Store};
+use crate::catalog::filters::Places;
 use crate::claim::{Outcome, window};
 use crate::domain::day::Instant;
 use crate::domain::key::lock_number;
@@ -92,9 +93,11 @@ impl Arbiter<'_> {
         };
         let store = Rc::clone(&desk.store);
         let table = store.table.to_u32();
-        let numbers =
-            keys.iter().map(|wanted| lock_number(table, self.terms.effect, wanted.key.bytes()));
-        let (locks, now) = KeyLocks::try_keys(numbers.take(ROOM));
+        let mut numbers = [0; ROOM];
+        for (number, wanted) in numbers.iter_mut().zip(keys) {
+            *number = lock_number(table, self.terms.effect, wanted.key.bytes());
+        }
+        let (locks, now) = KeyLocks::try_keys(numbers.iter().take(keys.len()).copied());
         let leaf = &store.leaves[desk.place];
         let at = |wanted: &Wanted| wanted.at.unwrap_or(now);
         let usable = store.is_current()
@@ -108,10 +111,12 @@ impl Arbiter<'_> {
             self.meter.looked(store.table, now);
             let (free, windows) = ([true; ROOM], [None; ROOM]);
             let mut run = Run { keys, free, windows, count: locks.held() };
-            self.sift(&mut run, &store, &mut desk.today, true, now)?;
-            for place in window::others(&store, desk.place, now) {
+            self.sift(&mut run, &store, &mut desk.today, None, now)?;
+            let (maybe, any) = self.sealed_places_of(&store, &numbers[..run.count]);
+            for place in window::others(&store, desk.place, now, &any) {
+                let asked = Some((place, &maybe));
                 match desk.other(place)? {
-                    Opened::Open(opened) => self.sift(&mut run, &store, opened, false, now)?,
+                    Opened::Open(opened) => self.sift(&mut run, &store, opened, asked, now)?,
                     Opened::Busy | Opened::Gone => run.count = 0,
                 }
                 desk.done_with(place);
@@ -145,18 +150,33 @@ impl Arbiter<'_> {
         Ok(decided)
     }
 
-    /// Looks for every free key of the run in one leaf; the run ends before the first that has to be
-    /// decided alone.
+    /// Of the leaves that filters answer for, those to be looked at for each key, and for any of them.
+    fn sealed_places_of(&self, store: &Store, numbers: &[u64]) -> ([Places; ROOM], Places) {
+        if store.filters.is_empty() || !self.settings.use_filters {
+            return ([Places::ALL; ROOM], Places::ALL);
+        }
+        let mut maybe = [Places::NONE; ROOM];
+        store.filters.ask(numbers, || store.is_current(), &mut maybe);
+        let any = maybe[..numbers.len()].iter().fold(Places::NONE, |any, places| any.or(places));
+        (maybe, any)
+    }
+
+    /// Looks for every free key of the run in one leaf, or those that may be there by what the filters have
+    /// answered; the run ends before the first that has to be decided alone.
     fn sift(
         &self,
         run: &mut Run,
         store: &Store,
         leaf: &mut OpenLeaf,
-        is_today: bool,
+        asked: Option<(usize, &[Places; ROOM])>,
         now: Instant,
     ) -> Result<(), Refusal> {
+        // Not asked about is today's leaf.
+        let is_today = asked.is_none();
+        let asked = asked.filter(|(place, _)| store.filters.answer_for(*place));
         for (place, wanted) in run.keys[..run.count].iter().enumerate() {
-            if !run.free[place] {
+            let may_be_there = asked.is_none_or(|(leaf, maybe)| maybe[place].include(leaf));
+            if !run.free[place] || !may_be_there {
                 continue;
             }
             let Some(found) = leaf.find(&wanted.key, &self.effect) else { continue };

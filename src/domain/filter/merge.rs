@@ -53,29 +53,3 @@ pub fn next<S: Source>(sources: &mut [S]) -> Option<Entry> {
     sources[lowest.1].advance();
     Some(lowest.0)
 }
-
-/// Entries sorted in memory as a source.
-pub struct Sorted {
-    entries: std::vec::IntoIter<Entry>,
-    next: Option<Entry>,
-}
-
-impl Sorted {
-    /// Sorts them.
-    pub fn new(mut entries: Vec<Entry>) -> Sorted {
-        entries.sort_unstable();
-        let mut entries = entries.into_iter();
-        let next = entries.next();
-        Sorted { entries, next }
-    }
-}
-
-impl Source for Sorted {
-    fn peek(&mut self) -> Option<Entry> {
-        self.next
-    }
-
-    fn advance(&mut self) {
-        self.next = self.entries.next();
-    }
-}

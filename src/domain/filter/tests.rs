@@ -1,6 +1,31 @@
-use super::merge::{Elder, Sorted, Source, next, taken_in};
+use super::merge::{Elder, Source, next, taken_in};
 use super::page::{Crowded, Entry};
 use super::{MOST_DAYS, Shape};
+
+/// Entries sorted in memory as a source.
+struct Sorted {
+    entries: std::vec::IntoIter<Entry>,
+    next: Option<Entry>,
+}
+
+impl Sorted {
+    fn new(mut entries: Vec<Entry>) -> Sorted {
+        entries.sort_unstable();
+        let mut entries = entries.into_iter();
+        let next = entries.next();
+        Sorted { entries, next }
+    }
+}
+
+impl Source for Sorted {
+    fn peek(&mut self) -> Option<Entry> {
+        self.next
+    }
+
+    fn advance(&mut self) {
+        self.next = self.entries.next();
+    }
+}
 
 /// A number that looks random: splitmix64 (Steele, Lea and Flood, 2014).
 fn hash(n: u64) -> u64 {

@@ -1,0 +1,74 @@
+//! Filters of sealed days, as SQL sees them: the trigger that makes one void, and looks for people and tests.
+
+use super::{given, stores::store_name};
+use crate::catalog::cache;
+use crate::catalog::filters::{self, Places};
+use crate::claim::arbiter;
+use crate::domain::key::lock_number;
+use crate::error::{Refusal, raise};
+use crate::pg::failure::{Sql, sql};
+use crate::pg::privilege::TableRight;
+use crate::pg::rows::{RowSet, Value};
+use crate::pg::trigger::{Fired, Passed};
+use pgrx::pg_extern;
+use pgrx::pg_sys::Oid;
+
+/// Fires before a row comes into a sealed leaf, by whatever road. Needs no privilege: whoever may write the row
+/// may say so. Errors: 39P01 where it is called in another way.
+#[pg_extern(sql = false)]
+fn void_filter(fired: Fired) -> Sql<Passed> {
+    sql(|| {
+        let Some(table) = fired.table() else {
+            return raise(Err(Refusal::NotATrigger));
+        };
+        if fired.may_bring_a_key() {
+            raise(filters::void(table));
+        }
+        fired.pass()
+    })
+}
+
+/// The leaves of a store that filters answer for, and the tables of those.
+#[pg_extern(sql = false)]
+fn sealed_leaves(store: Oid) -> Sql<RowSet<'static, 2>> {
+    sql(|| {
+        let leaves = raise(cache::leaves_of(store));
+        let filters = raise(filters::load(store, &leaves));
+        let rows = filters
+            .tables()
+            .into_iter()
+            .map(|(place, table)| [Value::Oid(leaves[place].table), Value::Oid(table)]);
+        RowSet::new(rows.collect::<Vec<_>>().into_iter())
+    })
+}
+
+/// The sealed leaves that may hold a key, by the filters alone. Errors: 22004 for a NULL argument; 42501 without
+/// SELECT on the store; 42704 for an unknown store.
+#[pg_extern(sql = false)]
+fn filter_probe(
+    store: Option<&[u8]>,
+    key: Option<&[u8]>,
+    effect: Option<&[u8]>,
+) -> Sql<RowSet<'static, 2>> {
+    let probe = || {
+        let (name, key) = (store_name(store, "store")?, given(key, "key")?);
+        let effect = given(effect, "effect")?;
+        let store =
+            cache::find(name.as_bytes())?.ok_or_else(|| arbiter::unknown(name.as_bytes()))?;
+        arbiter::require(&store, TableRight::Select)?;
+        let hash = lock_number(store.table.to_u32(), effect, key);
+        let mut places = [Places::NONE];
+        if !store.filters.is_empty() {
+            store.filters.ask(&[hash], || store.is_current(), &mut places);
+        }
+        let maybe = |(place, table): (usize, Oid)| {
+            places[0].include(place).then(|| (store.leaves[place].table, table))
+        };
+        let found = store.filters.tables().into_iter().filter_map(maybe);
+        Ok::<Vec<(Oid, Oid)>, Refusal>(found.collect())
+    };
+    sql(|| {
+        let found = raise(probe()).into_iter();
+        RowSet::new(found.map(|(leaf, filter)| [Value::Oid(leaf), Value::Oid(filter)]))
+    })
+}

@@ -1,0 +1,127 @@
+//! Where the entries of a new filter come from: leaves that are read, and filters that are taken in.
+
+use super::Day;
+use super::leaf::Read;
+use crate::catalog::filters::{self, Known};
+use crate::domain::filter::Shape;
+use crate::domain::filter::merge;
+use crate::domain::filter::page::Entry;
+use crate::error::Refusal;
+use crate::pg::lock;
+use crate::pg::pages::{self, Pages};
+use pgrx::pg_sys::Oid;
+
+/// How often the guard is tried for, and the pause in between (milliseconds): whoever has it exclusively drops
+/// a table.
+const TRIES: u32 = 100;
+const PAUSE: i64 = 10;
+
+pub enum Source {
+    Read(Read),
+    Stored(Stored),
+}
+
+impl Source {
+    /// Whether all of it was read.
+    pub fn finish(self) -> Result<(), Refusal> {
+        match self {
+            Source::Read(read) => read.finish(),
+            Source::Stored(stored) => stored.finish(),
+        }
+    }
+}
+
+impl merge::Source for Source {
+    fn peek(&mut self) -> Option<Entry> {
+        match self {
+            Source::Read(read) => read.peek(),
+            Source::Stored(stored) => stored.entries.get(stored.place).copied(),
+        }
+    }
+
+    fn advance(&mut self) {
+        match self {
+            Source::Read(read) => read.advance(),
+            Source::Stored(stored) => {
+                stored.place += 1;
+                stored.refill();
+            }
+        }
+    }
+}
+
+/// The entries of a filter that is taken in, page by page, its days numbered anew and without those that count no
+/// more.
+pub struct Stored {
+    table: Oid,
+    guard: Oid,
+    shape: Shape,
+    pages: Pages,
+    numbers: Vec<Option<u8>>,
+    next: u32,
+    entries: Vec<Entry>,
+    place: usize,
+    failed: bool,
+}
+
+impl Stored {
+    /// The days that count get numbers from `first`.
+    pub fn new(filter: &Known, days: &[(usize, Day)], first: usize) -> Result<Stored, Refusal> {
+        let lost = || Refusal::Internal(format!("filter {} is gone", filter.table));
+        let count = days.iter().map(|(place, _)| place + 1).max().unwrap_or(0);
+        let mut numbers = vec![None; count];
+        for (offset, (place, _)) in days.iter().enumerate() {
+            numbers[*place] = u8::try_from(first + offset).ok();
+        }
+        let pages = Pages::find(filter.table, filter.shape.pages).ok_or_else(lost)?;
+        let mut stored = Stored {
+            table: filter.table,
+            guard: filters::guard()?,
+            shape: filter.shape,
+            pages,
+            numbers,
+            next: 0,
+            entries: Vec::new(),
+            place: 0,
+            failed: false,
+        };
+        stored.refill();
+        Ok(stored)
+    }
+
+    fn refill(&mut self) {
+        while self.place == self.entries.len() && self.next < self.shape.pages && !self.failed {
+            let number = self.next;
+            self.next += 1;
+            self.place = 0;
+            let page = self.page(number);
+            self.failed =
+                page.is_none_or(|page| self.shape.read(&page, number, &mut self.entries).is_none());
+            let numbers = &self.numbers;
+            self.entries.retain_mut(|(_, day)| {
+                let number = numbers.get(usize::from(*day)).copied().flatten();
+                *day = number.unwrap_or(0);
+                number.is_some()
+            });
+        }
+    }
+
+    fn page(&self, number: u32) -> Option<Vec<u8>> {
+        for _ in 0..TRIES {
+            let mut copy = Vec::with_capacity(crate::domain::filter::page::SIZE);
+            let asked = std::iter::once((0, &self.pages, number));
+            if pages::read(self.guard, || true, asked, |_, page| copy.extend(page)) {
+                return Some(copy);
+            }
+            lock::pause(PAUSE);
+        }
+        None
+    }
+
+    fn finish(self) -> Result<(), Refusal> {
+        if self.failed {
+            return Err(Refusal::Internal(format!("filter {} cannot be read", self.table)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! Tables whose rows fill a page each and never change: written once from the first block on, read by block,
+//! past snapshots, straight from the shared buffers.
+//!
+//! A reader holds no lock on such a table, which would cost one for each. All of them share one guard, a table
+//! of which nothing else is ever asked: whoever reads holds its lock for as long as that takes, and
+//! whoever drops one of them holds the guard exclusively. A reader that cannot have the guard at once does
+//! without the pages.
+
+use super::failure::step;
+use super::raw;
+use super::relation::{Access, Relation};
+use pgrx::pg_sys;
+
+/// PostgreSQL's address of a table's file.
+#[cfg(feature = "pg15")]
+pub(super) type File = pg_sys::RelFileNode;
+/// PostgreSQL's address of a table's file.
+#[cfg(not(feature = "pg15"))]
+pub(super) type File = pg_sys::RelFileLocator;
+
+/// A table of pages, to be read.
+#[derive(Clone, Copy)]
+pub struct Pages {
+    file: File,
+}
+
+impl Pages {
+    /// Finds the file of a table that has at least so many blocks; None where it has not, or is gone.
+    pub fn find(table: pg_sys::Oid, blocks: u32) -> Option<Pages> {
+        let table = Relation::open(table, Access::Read)?;
+        // SAFETY: the relation is open.
+        unsafe {
+            let rel = table.raw();
+            let heap = table.is_ordinary() && (*(*rel).rd_rel).relam == pg_sys::HEAP_TABLE_AM_OID;
+            let logged = (*(*rel).rd_rel).relpersistence as u8 == pg_sys::RELPERSISTENCE_PERMANENT;
+            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+            if !heap || !logged || pg_sys::RelationGetNumberOfBlocksInFork(rel, fork) < blocks {
+                return None;
+            }
+            #[cfg(feature = "pg15")]
+            let file = (*rel).rd_node;
+            #[cfg(not(feature = "pg15"))]
+            let file = (*rel).rd_locator;
+            Some(Pages { file })
+        }
+    }
+}
+
+/// Reads blocks of tables of pages under the guard: `each` is given what was asked for and the row's bytes,
+/// none where the block holds no such row. False, and nothing read, where the guard cannot be had at once or
+/// where `is_current`, asked under it, says that the tables may be others by now.
+///
+/// Neither of the two may raise or panic.
+pub fn read<'a>(
+    guard: pg_sys::Oid,
+    is_current: impl Fn() -> bool,
+    blocks: impl Iterator<Item = (usize, &'a Pages, u32)>,
+    mut each: impl FnMut(usize, &[u8]),
+) -> bool {
+    let mode = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+    // SAFETY: under the guard no table of pages is dropped, and its oldest block is still there; a pin keeps
+    // a page's row where it is. Nothing in the step has a destructor: the closures are the callers'.
+    unsafe {
+        step(|| {
+            if !raw::ConditionalLockRelationOid(guard, mode) {
+                return false;
+            }
+            let current = is_current();
+            if current {
+                for (asked, pages, block) in blocks {
+                    let buffer = raw::ReadBufferWithoutRelcache(
+                        pages.file,
+                        pg_sys::ForkNumber::MAIN_FORKNUM,
+                        block,
+                        pg_sys::ReadBufferMode::RBM_NORMAL,
+                        std::ptr::null_mut(),
+                        true,
+                    );
+                    each(asked, row_of(pg_sys::BufferGetPage(buffer).cast()));
+                    raw::ReleaseBuffer(buffer);
+                }
+            }
+            raw::UnlockRelationOid(guard, mode);
+            current
+        })
+    }
+}
+
+/// The value of the first row of a page, nothing where there is none of the kind.
+///
+/// # Safety
+/// The page is pinned for as long as the value is used.
+unsafe fn row_of<'a>(page: *const u8) -> &'a [u8] {
+    const FIRST: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp);
+    // SAFETY: the caller's promise; everything is checked against the page's size before it is read.
+    unsafe {
+        let header = &*page.cast::<pg_sys::PageHeaderData>();
+        if (header.pd_lower as usize) < FIRST + size_of::<pg_sys::ItemIdData>() {
+            return &[];
+        }
+        let item = &*page.add(FIRST).cast::<pg_sys::ItemIdData>();
+        let (at, len) = (item.lp_off() as usize, item.lp_len() as usize);
+        let whole = at + len <= pg_sys::BLCKSZ as usize;
+        if item.lp_flags() != pg_sys::LP_NORMAL || !whole || len < VALUE + 4 {
+            return &[];
+        }
+        let tuple = page.add(at);
+        let head = (*tuple.cast::<pg_sys::HeapTupleHeaderData>()).t_hoff as usize;
+        let value = tuple.add(head).cast::<pg_sys::varlena>();
+        if head != VALUE || !pgrx::varlena::varatt_is_4b_u(value) {
+            return &[];
+        }
+        let size = pgrx::varlena::varsize_4b(value);
+        if size < 4 || head + size > len {
+            return &[];
+        }
+        std::slice::from_raw_parts(tuple.add(head + 4), size - 4)
+    }
+}
+
+/// Where the value begins in a row without NULLs.
+const VALUE: usize = 24;
+
+/// Writes a new table's pages.
+pub struct Writer {
+    table: Relation,
+    next: u32,
+    value: Vec<u8>,
+}
+
+impl Writer {
+    /// Opens a table of one bytea column, stored plain, that was made in this transaction. None where it is
+    /// gone.
+    pub fn open(table: pg_sys::Oid) -> Option<Writer> {
+        Some(Writer { table: Relation::open(table, Access::Write)?, next: 0, value: Vec::new() })
+    }
+
+    /// Writes the next page. False where it did not come to lie in the next block.
+    pub fn write(&mut self, bytes: &[u8]) -> bool {
+        pgrx::check_for_interrupts!();
+        self.value.clear();
+        self.value.extend([0; 4]);
+        self.value.extend(bytes);
+        let (rel, value) = (self.table.raw(), self.value.as_mut_ptr());
+        let len = self.value.len() as i32;
+        // Frozen: nobody sees the table before this transaction commits, and nothing in it ever changes.
+        let options = pg_sys::HEAP_INSERT_FROZEN | pg_sys::HEAP_INSERT_SKIP_FSM;
+        // SAFETY: the table is open for writing and has one column, of type bytea; the value is copied.
+        let (block, offset) = unsafe {
+            pgrx::varlena::set_varsize_4b(value.cast(), len);
+            step(|| {
+                let (values, nulls) = ([pg_sys::Datum::from(value)], [false]);
+                let row = raw::heap_form_tuple((*rel).rd_att, values.as_ptr(), nulls.as_ptr());
+                let command = raw::GetCurrentCommandId(true);
+                raw::heap_insert(rel, row, command, options as i32, std::ptr::null_mut());
+                let at = (*row).t_self;
+                raw::heap_freetuple(row);
+                (u32::from(at.ip_blkid.bi_hi) << 16 | u32::from(at.ip_blkid.bi_lo), at.ip_posid)
+            })
+        };
+        let expected = self.next;
+        self.next += 1;
+        (block, offset) == (expected, 1)
+    }
+}

@@ -1,0 +1,165 @@
+//! What says that nothing was added to a table since: a mark that any change of it leaves behind, and a flag
+//! that is set past transactions.
+
+use super::failure::step;
+use super::relation::{Access, Relation};
+use super::{raw, session};
+use pgrx::pg_sys;
+use std::cell::Cell;
+use std::ffi::CStr;
+
+/// A trigger as it was made, and the file of its table: anything that alters the trigger (disabling it, making
+/// it anew, restoring a dump) or writes the table anew leaves another mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The trigger.
+    pub trigger: pg_sys::Oid,
+    /// The transaction that made or altered it last.
+    pub made_by: u32,
+    /// The table's file.
+    pub file: pg_sys::Oid,
+}
+
+/// The mark of a table by the trigger of a name, as the catalog has it now. None where there is none.
+pub fn mark_of(table: pg_sys::Oid, trigger: &CStr) -> Option<Mark> {
+    let file = file_of(table)?;
+    let rel = Relation::open(pg_sys::TriggerRelationId, Access::Read)?;
+    let mut keys: [pg_sys::ScanKeyData; 2] = [Default::default(); 2];
+    // SAFETY: pg_trigger is open; the scan is by its unique index on table and name, whose keys live as long
+    // as it; the row is read before the scan ends.
+    unsafe {
+        pg_sys::ScanKeyInit(
+            &mut keys[0],
+            pg_sys::Anum_pg_trigger_tgrelid as pg_sys::AttrNumber,
+            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+            pg_sys::Oid::from(pg_sys::F_OIDEQ).to_u32().into(),
+            pg_sys::Datum::from(table),
+        );
+        pg_sys::ScanKeyInit(
+            &mut keys[1],
+            pg_sys::Anum_pg_trigger_tgname as pg_sys::AttrNumber,
+            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+            pg_sys::Oid::from(pg_sys::F_NAMEEQ).to_u32().into(),
+            pg_sys::Datum::from(trigger.as_ptr()),
+        );
+        let scan = pg_sys::systable_beginscan(
+            rel.raw(),
+            pg_sys::Oid::from(pg_sys::TriggerRelidNameIndexId),
+            true,
+            std::ptr::null_mut(),
+            2,
+            keys.as_mut_ptr(),
+        );
+        let row = pg_sys::systable_getnext(scan);
+        let mark = (!row.is_null()).then(|| {
+            let header = (*row).t_data;
+            let form = header.cast::<u8>().add((*header).t_hoff as usize);
+            Mark {
+                trigger: (*form.cast::<pg_sys::FormData_pg_trigger>()).oid,
+                made_by: (*header).t_choice.t_heap.t_xmin.into_inner(),
+                file,
+            }
+        });
+        pg_sys::systable_endscan(scan);
+        mark
+    }
+}
+
+fn file_of(table: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    // SAFETY: the syscache row is pinned while it is read.
+    unsafe {
+        let row = pg_sys::SearchSysCache1(
+            pg_sys::SysCacheIdentifier::RELOID as i32,
+            pg_sys::Datum::from(table),
+        );
+        if row.is_null() {
+            return None;
+        }
+        let header = (*row).t_data;
+        let form = header.cast::<u8>().add((*header).t_hoff as usize);
+        let file = (*form.cast::<pg_sys::FormData_pg_class>()).relfilenode;
+        pg_sys::ReleaseSysCache(row);
+        Some(file)
+    }
+}
+
+thread_local! {
+    /// What this transaction has flagged last.
+    static FLAGGED: Cell<(u32, pg_sys::Oid)> = const { Cell::new((0, pg_sys::Oid::INVALID)) };
+}
+
+/// Sets the flag of every row of `flags` that is about `table`: its first column, a boolean, where the second,
+/// an oid, is that. At once, whatever becomes of this transaction, for every session and after any crash.
+/// Calls `each` with the third column, an oid, of those that were not set.
+///
+/// Such rows are inserted and deleted, never updated, so that no newer version can miss the flag.
+pub fn flag(flags: pg_sys::Oid, table: pg_sys::Oid, mut each: impl FnMut(pg_sys::Oid)) {
+    let now = (session::transaction(), table);
+    if FLAGGED.with(Cell::get) == now {
+        return;
+    }
+    let Some(rel) = Relation::open(flags, Access::Write) else { return };
+    // SAFETY: the table is open; snapshot and scan are given back in reverse order; the row is pinned while it
+    // is read, and its address stays its own as long as its table's writers are locked out, as the caller's
+    // lock on `table` does: it is deleted under a lock that conflicts.
+    unsafe {
+        let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
+        let none = pg_sys::InvalidOid;
+        let scan =
+            pg_sys::systable_beginscan(rel.raw(), none, false, snapshot, 0, std::ptr::null_mut());
+        loop {
+            let row = pg_sys::systable_getnext(scan);
+            if row.is_null() {
+                break;
+            }
+            let header = (*row).t_data;
+            let form = &*header.cast::<u8>().add((*header).t_hoff as usize).cast::<Flagged>();
+            if form.table == table && form.flag == 0 {
+                set(&rel, (*row).t_self, table);
+                each(form.about);
+            }
+        }
+        pg_sys::systable_endscan(scan);
+        pg_sys::UnregisterSnapshot(snapshot);
+    }
+    FLAGGED.with(|flagged| flagged.set(now));
+}
+
+/// The first columns of a row with a flag.
+#[repr(C)]
+struct Flagged {
+    flag: u8,
+    table: pg_sys::Oid,
+    about: pg_sys::Oid,
+}
+
+/// Overwrites the flag of one row on its page, logged as PostgreSQL logs pages of extensions, so that a
+/// crash, a standby and a restore all have it.
+///
+/// # Safety
+/// The row is there.
+unsafe fn set(rel: &Relation, at: pg_sys::ItemPointerData, table: pg_sys::Oid) {
+    const ITEMS: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp);
+    let rel = rel.raw();
+    // SAFETY: the page is pinned and locked exclusively while it is changed; the row's place on it is looked up
+    // under that lock, because VACUUM may move it there. Nothing in the step has a destructor.
+    unsafe {
+        step(|| {
+            let block = u32::from(at.ip_blkid.bi_hi) << 16 | u32::from(at.ip_blkid.bi_lo);
+            let buffer = raw::ReadBuffer(rel, block);
+            raw::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
+            let change = raw::GenericXLogStart(rel);
+            let page = raw::GenericXLogRegisterBuffer(change, buffer, 0).cast::<u8>();
+            let place = ITEMS + (at.ip_posid as usize - 1) * size_of::<pg_sys::ItemIdData>();
+            let item = &*page.add(place).cast::<pg_sys::ItemIdData>();
+            let row = page.add(item.lp_off() as usize);
+            let head = (*row.cast::<pg_sys::HeapTupleHeaderData>()).t_hoff as usize;
+            let form = row.add(head).cast::<Flagged>();
+            if item.lp_flags() == pg_sys::LP_NORMAL && (*form).table == table {
+                (*form).flag = 1;
+            }
+            raw::GenericXLogFinish(change);
+            raw::UnlockReleaseBuffer(buffer);
+        });
+    }
+}
