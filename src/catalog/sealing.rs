@@ -42,8 +42,8 @@ pub fn seal(store: Oid, leaf: Oid, now: Instant) -> Result<bool, Refusal> {
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     sql::run("DELETE FROM once.leaf_seal WHERE leaf = $1", &[leaf.into()])?;
     sql::run(
-        "INSERT INTO once.leaf_seal (leaf, store, made_trigger, made_by, file, seal) \
-         VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO once.leaf_seal (leaf, store, made_trigger, made_by, file, seal, key_at, effect_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         &[
             leaf.into(),
             store.into(),
@@ -51,6 +51,8 @@ pub fn seal(store: Oid, leaf: Oid, now: Instant) -> Result<bool, Refusal> {
             i64::from(mark.made_by).into(),
             mark.file.into(),
             session::random().into(),
+            i64::from(mark.columns.0).into(),
+            i64::from(mark.columns.1).into(),
         ],
     )?;
     Ok(true)

@@ -3,13 +3,14 @@
 
 use super::failure::step;
 use super::relation::{Access, Relation};
-use super::{raw, session};
+use super::{layout, raw, session};
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// A trigger as it was made, and the file of its table: anything that alters the trigger (disabling it, making
-/// it anew, restoring a dump) or writes the table anew leaves another mark.
+/// A trigger as it was made, the file of its table, and which of its columns have the names of a key's: anything
+/// that alters the trigger (disabling it, making it anew, restoring a dump), writes the table anew, or gives
+/// another column such a name leaves another mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The trigger.
@@ -18,11 +19,14 @@ pub struct Mark {
     pub made_by: u32,
     /// The table's file.
     pub file: pg_sys::Oid,
+    /// The number of the column that is the key, and of the effect's.
+    pub columns: (i16, i16),
 }
 
 /// The mark of a table by the trigger of a name, as the catalog has it now. None where there is none.
 pub fn mark_of(table: pg_sys::Oid, trigger: &CStr) -> Option<Mark> {
     let file = file_of(table)?;
+    let columns = layout::key_columns_of(table);
     let rel = Relation::open(pg_sys::TriggerRelationId, Access::Read)?;
     let mut keys: [pg_sys::ScanKeyData; 2] = [Default::default(); 2];
     // SAFETY: pg_trigger is open; the scan is by its unique index on table and name, whose keys live as long
@@ -58,6 +62,7 @@ pub fn mark_of(table: pg_sys::Oid, trigger: &CStr) -> Option<Mark> {
                 trigger: (*form.cast::<pg_sys::FormData_pg_trigger>()).oid,
                 made_by: (*header).t_choice.t_heap.t_xmin.into_inner(),
                 file,
+                columns,
             }
         });
         pg_sys::systable_endscan(scan);
