@@ -5,6 +5,7 @@ use super::{schema, sql};
 use crate::domain::day::Instant;
 use crate::error::Refusal;
 use crate::pg::privilege::{self, Acting};
+use crate::pg::relation::{Access, Relation};
 use crate::pg::{bounds, lock, seal, session};
 use pgrx::pg_sys::Oid;
 
@@ -17,7 +18,9 @@ pub fn seal(store: Oid, leaf: Oid, now: Instant) -> Result<bool, Refusal> {
     }
     lock::hold_against_writers(leaf);
     let is_over = bounds::range_of(leaf).is_some_and(|range| range.to <= now);
-    if !is_over || bounds::parent(leaf) != Some(store) {
+    // A partitioned or foreign table may get rows that no trigger on it sees.
+    let is_ordinary = Relation::open(leaf, Access::Read).is_some_and(|leaf| leaf.is_ordinary());
+    if !is_over || !is_ordinary || bounds::parent(leaf) != Some(store) {
         return Ok(false);
     }
     {
