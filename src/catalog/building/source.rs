@@ -22,10 +22,10 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether all of it was read.
-    pub fn finish(self) -> Result<(), Refusal> {
+    /// All of it was read; or the table of the filter comes back whose pages are not what was written to them.
+    pub fn finish(self) -> Result<Option<Oid>, Refusal> {
         match self {
-            Source::Read(read) => read.finish(),
+            Source::Read(read) => read.finish().map(|()| None),
             Source::Stored(stored) => stored.finish(),
         }
     }
@@ -61,7 +61,16 @@ pub struct Stored {
     next: u32,
     entries: Vec<Entry>,
     place: usize,
-    failed: bool,
+    failed: Option<Fault>,
+}
+
+/// Why a filter cannot be taken in.
+#[derive(Clone, Copy)]
+enum Fault {
+    /// Somebody keeps the guard.
+    Guarded,
+    /// A page is not what was written to it.
+    Spoilt,
 }
 
 impl Stored {
@@ -83,20 +92,28 @@ impl Stored {
             next: 0,
             entries: Vec::new(),
             place: 0,
-            failed: false,
+            failed: None,
         };
         stored.refill();
         Ok(stored)
     }
 
     fn refill(&mut self) {
-        while self.place == self.entries.len() && self.next < self.shape.pages && !self.failed {
+        while self.place == self.entries.len()
+            && self.next < self.shape.pages
+            && self.failed.is_none()
+        {
             let number = self.next;
             self.next += 1;
             self.place = 0;
             let page = self.page(number);
-            self.failed =
-                page.is_none_or(|page| self.shape.read(&page, number, &mut self.entries).is_none());
+            self.failed = match page {
+                None => Some(Fault::Guarded),
+                Some(page) => {
+                    let read = self.shape.read(&page, number, &mut self.entries);
+                    read.is_none().then_some(Fault::Spoilt)
+                }
+            };
             let numbers = &self.numbers;
             self.entries.retain_mut(|(_, day)| {
                 let number = numbers.get(usize::from(*day)).copied().flatten();
@@ -118,10 +135,13 @@ impl Stored {
         None
     }
 
-    fn finish(self) -> Result<(), Refusal> {
-        if self.failed {
-            return Err(Refusal::Internal(format!("filter {} cannot be read", self.table)));
+    fn finish(self) -> Result<Option<Oid>, Refusal> {
+        match self.failed {
+            None => Ok(None),
+            Some(Fault::Spoilt) => Ok(Some(self.table)),
+            Some(Fault::Guarded) => {
+                Err(Refusal::Internal(format!("filter {} cannot be read now", self.table)))
+            }
         }
-        Ok(())
     }
 }
