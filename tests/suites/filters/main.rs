@@ -7,6 +7,7 @@ mod ddl;
 mod gone;
 mod hurt;
 mod other_roads;
+mod race;
 mod roads;
 mod scene;
 mod sizes;
