@@ -10,6 +10,7 @@ mod other_roads;
 mod race;
 mod roads;
 mod scene;
+mod settings;
 mod sizes;
 mod stale;
 mod steps;
