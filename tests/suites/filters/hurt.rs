@@ -207,3 +207,42 @@ fn seals_that_a_dba_voids_by_hand_are_not_trusted_by_a_new_session() {
     scene.dba.run("CALL once.maintain()");
     assert_eq!(sealed(&mut scene.dba), [LEAF, OTHER]);
 }
+
+#[test]
+fn no_filter_is_read_by_one_who_cannot_have_the_guard() {
+    let cluster = clocked();
+    let mut scene = Scene::new(&cluster);
+    let key = scene.denied();
+    let mut holder = scene.db.session();
+    holder.run(&format!(
+        "BEGIN; LOCK TABLE once.filter_guard, {LEAF}, {OTHER} IN ACCESS EXCLUSIVE MODE"
+    ));
+    // By the filters it would not have to look into the leaves, which somebody has locked.
+    let asked = key.clone();
+    let waits = scene.db.session().background(move |s| claim(s, &asked));
+    wait::blocked(&mut scene.dba, waits.pid());
+    holder.run("COMMIT");
+    assert!(waits.join().1);
+    assert!(!claim(&mut scene.claimer, &key));
+}
+
+#[test]
+fn no_filter_is_dropped_while_somebody_reads_one() {
+    let cluster = clocked();
+    let mut scene = Scene::new(&cluster);
+    let before = filter(&mut scene);
+    cluster.clock().set(noon(5));
+    assert!(claim(&mut scene.claimer, "on the 5th"));
+    // What a reader holds.
+    let mut reader = scene.db.session();
+    reader.run("BEGIN; LOCK TABLE once.filter_guard IN ACCESS SHARE MODE");
+    scene.dba.run("CALL once.maintain()");
+    let there = format!("SELECT to_regclass('{before}') IS NOT NULL");
+    assert!(scene.dba.get::<bool>(&there), "dropped under a reader");
+    assert_ne!(filter(&mut scene), before, "merged all the same");
+    scene.refuses_all();
+    reader.run("COMMIT");
+    scene.dba.run("CALL once.maintain()");
+    assert!(!scene.dba.get::<bool>(&there), "put away when nobody reads");
+    scene.refuses_all();
+}
