@@ -1,3 +1,6 @@
+//! Filters built, merged and asked, against sets and by what they cost.
+#![allow(clippy::expect_used, clippy::print_stdout)] // A test fails by it and says what it saw.
+
 use super::merge::{Elder, Source, next, taken_in};
 use super::page::{Crowded, Entry};
 use super::{MOST_DAYS, Shape};
@@ -150,7 +153,7 @@ fn a_small_day_is_not_known_well_enough_to_be_merged_with_a_large_one() {
 
 #[test]
 fn a_page_of_another_filter_or_number_is_none_at_all() {
-    let (shape, pages) = of_days(1, &[0..20_000]);
+    let (shape, pages) = of_days(1, std::slice::from_ref(&(0..20_000)));
     let number = shape.page_of(hash(1));
     let page = &pages[number as usize];
     assert!(shape.look(page, hash(1), |_| ()).is_some());
@@ -214,8 +217,11 @@ fn there_are_few_filters_and_no_entry_is_written_often() {
     }
 }
 
+/// A filter, the entries that are in it, and of how many days they are.
+type Part = (Shape, Vec<Vec<u8>>, Vec<Entry>, usize);
+
 /// A filter of everything that is in these, by a merge: what [`super::merge::next`] gives, with days numbered on.
-fn merged(id: u64, parts: &[(Shape, Vec<Vec<u8>>, Vec<Entry>, usize)]) -> (Shape, Vec<Vec<u8>>) {
+fn merged(id: u64, parts: &[Part]) -> (Shape, Vec<Vec<u8>>) {
     let entries: u64 = parts.iter().map(|(_, _, held, _)| held.len() as u64).sum();
     let days: usize = parts.iter().map(|(.., days)| days).sum();
     let whole = Shape::fit(id, entries, days, 0);

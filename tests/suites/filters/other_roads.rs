@@ -31,9 +31,9 @@ fn a_subscription_that_applies_and_copies_into_a_sealed_day() {
         format!("{leaf}; {}", smuggle(key))
     };
     p.run(&insert(&other));
-    p.run(&format!(
-        "CREATE PUBLICATION store FOR TABLE once.processed_events WITH (publish_via_partition_root = true)"
-    ));
+    p.run(
+        "CREATE PUBLICATION store FOR TABLE once.processed_events WITH (publish_via_partition_root = true)",
+    );
     p.run(&format!("SELECT pg_create_logical_replication_slot('slot_{name}', 'pgoutput')"));
     scene.dba.run(&format!(
         "CREATE SUBSCRIPTION sub_{name} CONNECTION 'host={} dbname={name} user=postgres' PUBLICATION store
