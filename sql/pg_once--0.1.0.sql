@@ -435,6 +435,19 @@ SELECT 'warning', k.name, 'drops are put off', max(l.at), l.detail, 'CALL once.m
  WHERE l.action = 'postpone' AND l.day IS NULL AND l.at > now - interval '2 hours'
  GROUP BY k.name, l.detail
 UNION ALL
+SELECT 'warning', p.store, 'a filter is missing', (p.day + 1)::timestamp AT TIME ZONE 'UTC',
+       pg_catalog.concat_ws('; ', pg_catalog.format('claims look their keys up in the index of %s', p.leaf),
+           CASE WHEN s.voided THEN 'a row came into it after its day was over' END, l.detail),
+       'CALL once.maintain()'
+  FROM once.partitions p
+  JOIN pg_catalog.pg_class c ON c.relname = p.leaf AND c.relnamespace = 'once'::pg_catalog.regnamespace
+  JOIN known k ON k.name = p.store
+  LEFT JOIN once.leaf_seal s ON s.leaf = c.oid
+  LEFT JOIN postponed l ON l.store = p.store AND l.day = p.day
+ WHERE p.state = 'open'
+   AND (s.voided OR (p.day + 1)::timestamp AT TIME ZONE 'UTC' < k.maintained_at - interval '1 hour')
+   AND pg_catalog.current_setting('pg_once.filters', true) IS DISTINCT FROM 'off'
+UNION ALL
 SELECT 'warning', p.store, 'claims take the slow way into a leaf', NULL,
        pg_catalog.format('%s has %s', p.leaf, x.what), pg_catalog.format('\d+ once.%I', p.leaf)
   FROM once.partitions p
@@ -444,7 +457,8 @@ SELECT 'warning', p.store, 'claims take the slow way into a leaf', NULL,
               SELECT 'index ' || i.indexrelid::pg_catalog.regclass FROM pg_catalog.pg_index i
                WHERE i.indrelid = c.oid AND NOT i.indisprimary
                UNION ALL
-              SELECT 'trigger ' || t.tgname FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
+              SELECT 'trigger ' || t.tgname FROM pg_catalog.pg_trigger t
+               WHERE t.tgrelid = c.oid AND t.tgname <> 'pg_once_sealed'
                UNION ALL
               SELECT 'check ' || k.conname FROM pg_catalog.pg_constraint k
                WHERE k.conrelid = c.oid AND k.contype = 'c') w (what)) x

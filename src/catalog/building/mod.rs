@@ -8,8 +8,8 @@ mod source;
 
 use self::leaf::Batch;
 use self::source::{Source, Stored};
-use super::filters::{self, Known, Seal};
-use super::{cache, schema, sql};
+use crate::catalog::filters::{self, Known, Seal};
+use crate::catalog::{cache, schema, sql};
 use crate::domain::filter::merge::{self, Elder};
 use crate::domain::filter::page::Entry;
 use crate::domain::filter::{MOST_DAYS, Shape};

@@ -13,12 +13,12 @@
 //! check for a row that plain SQL inserts at the same moment; the deadlock detector sees both.
 
 mod desk;
+mod sealed;
 mod together;
 
 use self::desk::Desk;
 pub use self::together::Wanted;
 use crate::catalog::cache::{self, Store};
-use crate::catalog::filters::Places;
 use crate::catalog::making;
 use crate::claim::{Answer, Outcome, Settings, Terms, window};
 use crate::domain::day::{Day, Instant};
@@ -278,16 +278,6 @@ impl<'a> Arbiter<'a> {
             return Ok(Look::Decided(Answer::without_claim(Outcome::TooLate)));
         }
         self.write(desk, key, over_expired, (at, expires_at))
-    }
-
-    /// Of the leaves that filters answer for, those to be looked at for a key.
-    fn sealed_places(&self, store: &Store, number: u64) -> Places {
-        if store.filters.is_empty() || !self.settings.use_filters {
-            return Places::ALL;
-        }
-        let mut places = [Places::NONE];
-        store.filters.ask(&[number], || store.is_current(), &mut places);
-        places[0]
     }
 
     /// Whether a claim on these terms, made when what the message tells of happened, would be forgotten by

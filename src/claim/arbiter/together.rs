@@ -150,17 +150,6 @@ impl Arbiter<'_> {
         Ok(decided)
     }
 
-    /// Of the leaves that filters answer for, those to be looked at for each key, and for any of them.
-    fn sealed_places_of(&self, store: &Store, numbers: &[u64]) -> ([Places; ROOM], Places) {
-        if store.filters.is_empty() || !self.settings.use_filters {
-            return ([Places::ALL; ROOM], Places::ALL);
-        }
-        let mut maybe = [Places::NONE; ROOM];
-        store.filters.ask(numbers, || store.is_current(), &mut maybe);
-        let any = maybe[..numbers.len()].iter().fold(Places::NONE, |any, places| any.or(places));
-        (maybe, any)
-    }
-
     /// Looks for every free key of the run in one leaf, or those that may be there by what the filters have
     /// answered; the run ends before the first that has to be decided alone.
     fn sift(

@@ -79,8 +79,13 @@ fn stores_and_leaves_are_no_members_of_the_extension() {
     assert_eq!(
         members,
         [
+            "filter",
+            "filter_day",
+            "filter_guard",
+            "filters",
             "health",
             "leaf_promise",
+            "leaf_seal",
             "maintenance_log",
             "partitions",
             "retention_advice",
