@@ -149,9 +149,6 @@ COMMENT ON COLUMN once.filter_day.leaf IS 'the partition that holds the day';
 COMMENT ON COLUMN once.filter_day.seal IS 'the seal of the leaf that it was built under: it answers for no other';
 COMMENT ON COLUMN once.filter_day.keys IS 'claims of the day';
 
-CREATE TABLE once.filter_guard ();
-COMMENT ON TABLE once.filter_guard IS 'empty; whoever reads a filter holds its lock meanwhile, so that none is dropped under a reader';
-
 SELECT pg_catalog.pg_extension_config_dump('once.store_policy', '');
 SELECT pg_catalog.pg_extension_config_dump('once.leaf_promise', '');
 SELECT pg_catalog.pg_extension_config_dump('once.store_pause', '');

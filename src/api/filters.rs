@@ -7,6 +7,7 @@ use crate::claim::arbiter;
 use crate::domain::key::lock_number;
 use crate::error::{Refusal, raise};
 use crate::pg::failure::{Sql, sql};
+use crate::pg::lock::OwnLock;
 use crate::pg::privilege::{self, TableRight};
 use crate::pg::rows::{RowSet, Value};
 use crate::pg::trigger::{Fired, Passed};
@@ -54,14 +55,19 @@ fn filter_probe(
     let probe = || {
         let (name, key) = (store_name(store, "store")?, given(key, "key")?);
         let effect = given(effect, "effect")?;
-        let store =
-            cache::find(name.as_bytes())?.ok_or_else(|| arbiter::unknown(name.as_bytes()))?;
-        arbiter::require(&store, TableRight::Select)?;
-        let hash = lock_number(store.table.to_u32(), effect, key);
         let mut places = [Places::NONE];
-        if !store.filters.is_empty() {
-            store.filters.ask(&[hash], || store.is_current(), &mut places);
-        }
+        // As a claim asks: under the key's lock, of a store that is current then.
+        let store = loop {
+            let store =
+                cache::find(name.as_bytes())?.ok_or_else(|| arbiter::unknown(name.as_bytes()))?;
+            arbiter::require(&store, TableRight::Select)?;
+            let hash = lock_number(store.table.to_u32(), effect, key);
+            let _key_lock = OwnLock::key(hash);
+            if store.is_current() {
+                store.filters.ask(&[hash], &mut places);
+                break store;
+            }
+        };
         let maybe = |(place, table): (usize, Oid)| {
             places[0].include(place).then(|| (store.leaves[place].table, table))
         };

@@ -93,7 +93,6 @@ struct Filter {
 /// The filters of a store.
 #[derive(Default)]
 pub struct Filters {
-    guard: Oid,
     filters: Vec<Filter>,
     /// The leaves for which none answers.
     unanswered: Vec<usize>,
@@ -132,15 +131,16 @@ impl Filters {
         self.filters.iter().flat_map(of).collect()
     }
 
-    /// For each hash the leaves to look at. `is_current` says whether these filters still are the store's.
-    pub fn ask(&self, hashes: &[u64], is_current: impl Fn() -> bool, places: &mut [Places]) {
+    /// For each hash the leaves to look at. Asked under a key's lock, and of a store that was current then: that
+    /// keeps the filters' tables from being dropped meanwhile.
+    pub fn ask(&self, hashes: &[u64], places: &mut [Places]) {
         let count = self.filters.len();
         let blocks = hashes.iter().enumerate().flat_map(|(key, &hash)| {
             self.filters.iter().enumerate().map(move |(place, filter)| {
                 (key * count + place, &filter.pages, filter.shape.page_of(hash))
             })
         });
-        let asked = pages::read(self.guard, is_current, blocks, |asked, page| {
+        pages::read(blocks, |asked, page| {
             let (key, filter) = (asked / count, &self.filters[asked % count]);
             let answer = &mut places[key];
             let look = filter.shape.look(page, hashes[key], |day| {
@@ -155,9 +155,6 @@ impl Filters {
                 answer.all = true;
             }
         });
-        if !asked {
-            places.fill(Places::ALL);
-        }
     }
 }
 
@@ -272,12 +269,7 @@ pub fn load(store: Oid, leaves: &[Leaf]) -> Result<Filters, Refusal> {
         filters.push(Filter { table, shape, pages, places });
     }
     let unanswered = (0..leaves.len()).filter(|&place| !answered[place]).collect();
-    Ok(Filters { guard: guard()?, filters, unanswered, answered })
-}
-
-/// The guard of all filters' tables.
-pub fn guard() -> Result<Oid, Refusal> {
-    relation(c"filter_guard")
+    Ok(Filters { filters, unanswered, answered })
 }
 
 /// A row is about to be added to a leaf past the claim protocol: no filter answers for the leaf any more, from

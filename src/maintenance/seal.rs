@@ -28,8 +28,7 @@ impl Pass<'_> {
             self.build(store);
         }
         self.step(store, "drop filters that are asked no more", || {
-            wait_at_most(self.lock_timeout);
-            building::drop_retired(store)
+            building::drop_retired(store, self.lock_timeout).map(|_| ())
         });
         Ok(())
     }
@@ -103,9 +102,9 @@ impl Pass<'_> {
     pub(super) fn forget_filters(&self) -> Result<(), Refusal> {
         for store in building::gone_stores()? {
             let forgotten = attempt(PATIENCE, || {
-                wait_at_most(self.lock_timeout);
+                // With the store its claimers have heard that it is gone.
                 building::retire_all(store)?;
-                building::drop_retired(store)
+                building::drop_retired(store, self.lock_timeout)
             });
             if let Err(failed) = forgotten {
                 pgrx::warning!("could not drop the filters of a store that is gone: {failed}");

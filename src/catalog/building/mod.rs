@@ -224,18 +224,22 @@ fn retire(tables: &[Oid]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Drops the tables of a store's filters that nobody asks any more. Waits, as long as the caller has allowed, for
-/// claims that are reading some filter right now.
-pub fn drop_retired(store: Oid) -> Result<(), Refusal> {
+/// Drops the tables of a store's filters that nobody asks any more, once no claim can still be reading one: they
+/// were retired in a transaction that has ended, so whoever takes a key's lock from now on knows it. False
+/// where some claim does not come to its end.
+pub fn drop_retired(store: Oid, patience: i32) -> Result<bool, Refusal> {
     let retired = |filter: &Known| filter.retired;
     if !filters::known(store)?.iter().any(retired) || !lock::try_hold_filters(store) {
-        return Ok(());
+        return Ok(true);
     }
-    lock::hold_exclusively(filters::guard()?);
+    if !lock::wait_for_deciders(patience) {
+        return Ok(false);
+    }
     filters::known(store)?.iter().filter(|filter| retired(filter)).try_for_each(|filter| {
         forget(filter.table)?;
         drop_table(filter.table)
-    })
+    })?;
+    Ok(true)
 }
 
 fn forget(table: Oid) -> Result<(), Refusal> {

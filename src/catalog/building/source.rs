@@ -2,19 +2,13 @@
 
 use super::Day;
 use super::leaf::Read;
-use crate::catalog::filters::{self, Known};
+use crate::catalog::filters::Known;
 use crate::domain::filter::Shape;
 use crate::domain::filter::merge;
 use crate::domain::filter::page::Entry;
 use crate::error::Refusal;
-use crate::pg::lock;
 use crate::pg::pages::{self, Pages};
 use pgrx::pg_sys::Oid;
-
-/// How often the guard is tried for, and the pause in between (milliseconds): whoever has it exclusively drops
-/// a table.
-const TRIES: u32 = 100;
-const PAUSE: i64 = 10;
 
 pub enum Source {
     Read(Read),
@@ -54,7 +48,6 @@ impl merge::Source for Source {
 /// more.
 pub struct Stored {
     table: Oid,
-    guard: Oid,
     shape: Shape,
     pages: Pages,
     numbers: Vec<Option<u8>>,
@@ -76,7 +69,6 @@ impl Stored {
         let pages = Pages::find(filter.table, filter.shape.pages).ok_or_else(lost)?;
         let mut stored = Stored {
             table: filter.table,
-            guard: filters::guard()?,
             shape: filter.shape,
             pages,
             numbers,
@@ -94,9 +86,10 @@ impl Stored {
             let number = self.next;
             self.next += 1;
             self.place = 0;
-            let page = self.page(number);
-            self.failed =
-                page.is_none_or(|page| self.shape.read(&page, number, &mut self.entries).is_none());
+            // Nobody drops it: that takes the right to build, which is held.
+            let asked = std::iter::once((0, &self.pages, number));
+            let (shape, entries, failed) = (&self.shape, &mut self.entries, &mut self.failed);
+            pages::read(asked, |_, page| *failed = shape.read(page, number, entries).is_none());
             let numbers = &self.numbers;
             self.entries.retain_mut(|(_, day)| {
                 let number = numbers.get(usize::from(*day)).copied().flatten();
@@ -104,18 +97,6 @@ impl Stored {
                 number.is_some()
             });
         }
-    }
-
-    fn page(&self, number: u32) -> Option<Vec<u8>> {
-        for _ in 0..TRIES {
-            let mut copy = Vec::with_capacity(crate::domain::filter::page::SIZE);
-            let asked = std::iter::once((0, &self.pages, number));
-            if pages::read(self.guard, || true, asked, |_, page| copy.extend(page)) {
-                return Some(copy);
-            }
-            lock::pause(PAUSE);
-        }
-        None
     }
 
     fn finish(self) -> Result<(), Refusal> {

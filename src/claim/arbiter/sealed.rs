@@ -13,7 +13,7 @@ impl Arbiter<'_> {
             return Places::ALL;
         }
         let mut places = [Places::NONE];
-        store.filters.ask(&[number], || store.is_current(), &mut places);
+        store.filters.ask(&[number], &mut places);
         places[0]
     }
 
@@ -27,7 +27,7 @@ impl Arbiter<'_> {
             return ([Places::ALL; ROOM], Places::ALL);
         }
         let mut maybe = [Places::NONE; ROOM];
-        store.filters.ask(numbers, || store.is_current(), &mut maybe);
+        store.filters.ask(numbers, &mut maybe);
         let any = maybe[..numbers.len()].iter().fold(Places::NONE, |any, places| any.or(places));
         (maybe, any)
     }

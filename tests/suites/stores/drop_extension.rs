@@ -81,7 +81,6 @@ fn stores_and_leaves_are_no_members_of_the_extension() {
         [
             "filter",
             "filter_day",
-            "filter_guard",
             "filters",
             "health",
             "leaf_promise",
