@@ -115,7 +115,7 @@ impl Order {
             Order::Leaf { store, day, .. } => {
                 let store = Oid::from(*store);
                 if privilege::exists(store) {
-                    leaves::make(store, Day(*day))?;
+                    leaves::make(store, Day(*day), || ())?;
                 }
             }
             Order::Settle { store, now, days, .. } => {

@@ -7,9 +7,11 @@
 pub mod away;
 pub mod cache;
 pub mod cron;
+pub mod holders;
 pub mod leaves;
 pub mod log;
 pub mod making;
+mod overflow;
 pub mod pauses;
 pub mod sql;
 pub mod stores;

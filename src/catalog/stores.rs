@@ -104,7 +104,7 @@ pub fn create(
     }
     inval::announce(store);
     for offset in 0..=ahead {
-        leaves::make(store, today.plus(offset))?;
+        leaves::make(store, today.plus(offset), || ())?;
     }
     Ok(store)
 }

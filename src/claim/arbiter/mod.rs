@@ -272,6 +272,10 @@ impl<'a> Arbiter<'a> {
             }
             desk.done_with(place);
         }
+        // Rows may have moved from a leaf looked into to one that is not in this list; whoever did that has told.
+        if !store.is_current() {
+            return Ok(Look::Stale);
+        }
         if self.is_too_late(&store, now) {
             return Ok(Look::Decided(Answer::without_claim(Outcome::TooLate)));
         }

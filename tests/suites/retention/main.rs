@@ -9,6 +9,7 @@ mod edges;
 mod health;
 mod holds;
 mod late;
+mod overflow;
 mod settings;
 mod seven_days;
 mod unmade;
