@@ -10,6 +10,7 @@ mod health;
 mod holds;
 mod late;
 mod overflow;
+mod remedies;
 mod settings;
 mod seven_days;
 mod unmade;
