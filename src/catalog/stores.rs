@@ -240,6 +240,16 @@ pub fn maintained(store: Oid, now: Instant, doubt: Option<&str>) -> Result<(), R
     )
 }
 
+/// When the last pass over a store came to its end, or the store was made.
+pub fn last_pass(store: Oid) -> Result<Option<Instant>, Refusal> {
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    let last = sql::get::<pgrx::datum::TimestampWithTimeZone>(
+        "SELECT coalesce(maintained_at, created_at) FROM once.store_policy WHERE store = $1",
+        &[store.into()],
+    )?;
+    Ok(last.map(Instant::from))
+}
+
 /// The stores the current user may maintain.
 pub fn maintainable() -> Result<Vec<Oid>, Refusal> {
     let policy = bounds::relation_in(schema()?, c"store_policy").ok_or(Refusal::NotInstalled)?;

@@ -3,6 +3,7 @@
 
 pub mod age;
 pub mod backoff;
+pub mod counted;
 pub mod day;
 pub mod key;
 pub mod names;

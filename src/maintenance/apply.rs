@@ -5,7 +5,8 @@ use super::plan::{self, Doubt};
 use crate::catalog::cache::Leaf;
 use crate::catalog::log::{self, Action, Entry};
 use crate::catalog::{away, cache, holders, leaves, pauses, sql, stores};
-use crate::domain::day::{Day, Instant};
+use crate::domain::counted::counted;
+use crate::domain::day::{DAY, Day, Instant};
 use crate::error::Refusal;
 use crate::pg::privilege::{self, Acting};
 use crate::pg::procedure::{Failed, attempt, wait_at_most};
@@ -20,6 +21,8 @@ const PAUSE: i64 = 100;
 
 /// How long a step waits for any other lock before it leaves the rest to the next pass, in milliseconds.
 const PATIENCE: i32 = 2_000;
+
+const HOUR: Instant = DAY / 24;
 
 /// Why a pass that could not find out about an absence drops nothing.
 const UNTOLD: &str = "nobody can tell whether the store was away";
@@ -65,12 +68,30 @@ impl Pass<'_> {
     }
 
     fn make_ahead(&self, store: Oid) -> Result<(), Refusal> {
-        let today = Day::of((self.clock)());
+        let now = (self.clock)();
+        let today = Day::of(now);
+        if let Some(last) = stores::last_pass(store)?.filter(|last| now - last > DAY) {
+            let hours = counted((now - last) / HOUR, "hour", "hours");
+            pgrx::warning!(
+                "{}: maintenance was overdue: the last pass came to its end {hours} ago",
+                name(store)
+            );
+        }
         self.step(store, "tidy up", || leaves::forget_gone(store));
         for day in plan::missing(&cache::leaves_of(store)?, today, self.ahead) {
             if !self.make_leaf(store, day) {
                 break;
             }
+        }
+        let leaves = cache::leaves_of(store)?;
+        let left =
+            leaves.first().map_or(0, |newest| newest.range.to.saturating_sub((self.clock)()));
+        if left < DAY {
+            let hours = counted(left.max(0) / HOUR, "hour", "hours");
+            pgrx::warning!(
+                "{}: the last leaf ends in {hours}; a claim then has to make its own, or fails",
+                name(store)
+            );
         }
         Ok(())
     }
@@ -114,8 +135,7 @@ impl Pass<'_> {
         let Some(moved) = leaves::make(store, day, before_default)? else { return Ok(()) };
         let with = match moved {
             0 => String::new(),
-            1 => ", with 1 claim of the default partition".to_owned(),
-            _ => format!(", with {moved} claims of the default partition"),
+            _ => format!(", with {} of the default partition", counted(moved, "claim", "claims")),
         };
         pgrx::notice!("{}: made the leaf of {}{with}", name(store), date(day));
         Ok(())
@@ -212,7 +232,8 @@ impl Pass<'_> {
                 rows = Some(all);
                 return Ok(());
             }
-            let detail = format!("{live} claims outlive what was promised for the leaf");
+            let claims = counted(live, "claim outlives", "claims outlive");
+            let detail = format!("{claims} what was promised for the leaf");
             pgrx::warning!("{}: the leaf of {} is kept: {detail}", name(store), date(day));
             let entry =
                 Entry { day: Some(day), rows: Some(live), ..Entry::of(Action::Keep, &detail) };
@@ -287,8 +308,8 @@ fn in_words(doubt: &Doubt) -> String {
     match doubt {
         Doubt::Back => "the clock has gone back since the last pass".to_owned(),
         Doubt::Ahead { due, plausible } => format!(
-            "{due} leaves have become due since the last pass, where the days that left claims make {plausible} \
-             plausible"
+            "{} become due since the last pass, where the days that left claims make {plausible} plausible",
+            counted(i64::try_from(*due).unwrap_or(i64::MAX), "leaf has", "leaves have")
         ),
     }
 }

@@ -201,7 +201,7 @@ impl<'a> Arbiter<'a> {
                     }
                     looked_again = true;
                 } else {
-                    making::leaf(&store, today)?;
+                    making::leaf(&store, today, at == now)?;
                 }
                 cache::forget(&store);
                 continue;
