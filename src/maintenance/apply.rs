@@ -23,6 +23,8 @@ const PAUSE: i64 = 100;
 const PATIENCE: i32 = 2_000;
 
 const HOUR: Instant = DAY / 24;
+/// After which time without a pass the next one says so: a daily one may come some minutes late.
+const OVERDUE: Instant = DAY + HOUR;
 
 /// Why a pass that could not find out about an absence drops nothing.
 const UNTOLD: &str = "nobody can tell whether the store was away";
@@ -70,7 +72,7 @@ impl Pass<'_> {
     fn make_ahead(&self, store: Oid) -> Result<(), Refusal> {
         let now = (self.clock)();
         let today = Day::of(now);
-        if let Some(last) = stores::last_pass(store)?.filter(|last| now - last > DAY) {
+        if let Some(last) = stores::last_pass(store)?.filter(|last| now - last > OVERDUE) {
             let hours = counted((now - last) / HOUR, "hour", "hours");
             pgrx::warning!(
                 "{}: maintenance was overdue: the last pass came to its end {hours} ago",

@@ -10,6 +10,7 @@ mod health;
 mod holds;
 mod late;
 mod overflow;
+mod put_back;
 mod remedies;
 mod settings;
 mod seven_days;
