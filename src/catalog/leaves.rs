@@ -6,8 +6,8 @@
 //! owner put there (checks, defaults, indexes, triggers).
 
 use super::log::{self, Action, Entry};
-use super::{cache, schema, sealing, sql};
-use crate::domain::day::Day;
+use super::{cache, overflow, schema, sealing, sql};
+use crate::domain::day::{DAY, Day};
 use crate::domain::{naming, window};
 use crate::error::Refusal;
 use crate::pg::privilege::{self, Acting, TableRight};
@@ -15,6 +15,8 @@ use crate::pg::relation::{Access, Relation};
 use crate::pg::{bounds, lock, session};
 use pgrx::pg_sys::Oid;
 use std::ffi::CString;
+
+const CENTURY: i64 = 36_525 * DAY;
 
 /// The columns of every store and leaf. The fixed-width ones come first, which saves padding.
 pub const COLUMNS: &str = "claimed_at timestamptz NOT NULL, \
@@ -24,20 +26,22 @@ pub const COLUMNS: &str = "claimed_at timestamptz NOT NULL, \
      fingerprint bytea, \
      result jsonb";
 
-/// Makes the leaf of `day` for a store unless the day is covered, in the current transaction.
-/// True when it was made. Holds the store's definition lock to the end of the transaction.
-pub fn make(store: Oid, day: Day) -> Result<bool, Refusal> {
+/// Makes the leaf of `day` for a store unless the day is covered, in the current transaction. What became of it:
+/// None where there was nothing to make, otherwise how many claims a default partition had of the day, which are
+/// now in the leaf. Holds the store's definition lock to the end of the transaction. `before_default` is called
+/// before a default partition, if there is one, is locked against everybody.
+pub fn make(store: Oid, day: Day, before_default: impl FnOnce()) -> Result<Option<i64>, Refusal> {
     let began = session::now();
     lock::hold_definition(store);
     if !privilege::exists(store) {
-        return Ok(false);
+        return Ok(None);
     }
     // Read under the lock: two makers of one day come one after the other.
     let leaves = cache::leaves_of(store)?;
     if leaves.iter().any(|leaf| leaf.meets(day)) {
-        return Ok(false);
+        return Ok(None);
     }
-    let Some(retention) = cache::retention_of(store)? else { return Ok(false) };
+    let Some(retention) = cache::retention_of(store)? else { return Ok(None) };
     let schema_owner = privilege::schema_owner(schema()?);
     let model = leaves.first().map(|leaf| leaf.table);
 
@@ -65,21 +69,25 @@ pub fn make(store: Oid, day: Day) -> Result<bool, Refusal> {
     let acting = Acting::as_role(privilege::table_owner(store));
     liken(store, leaf)?;
     copy_grants(store, leaf)?;
+    let aside = overflow::take_out(store, leaf, day, before_default)?;
     attach(store, leaf, day)?;
+    let moved = aside.map_or(Ok(0), |aside| aside.put_into(leaf))?;
     if bounds::range_of(leaf) != Some(bounds::Range { from: day.start(), to: day.end() }) {
         return Err(Refusal::Internal(format!("leaf {leaf} does not cover its day")));
     }
     drop(acting);
+    let detail = if moved > 0 { "with claims that were in the default partition" } else { "" };
     let entry = Entry {
         day: Some(day),
+        rows: (moved > 0).then_some(moved),
         took: Some(session::now() - began),
-        ..Entry::of(Action::Create, "")
+        ..Entry::of(Action::Create, detail)
     };
     log::write(store, &entry)?;
-    Ok(true)
+    Ok(Some(moved))
 }
 
-fn relation(name: &str) -> Result<Oid, Refusal> {
+pub(super) fn relation(name: &str) -> Result<Oid, Refusal> {
     CString::new(name)
         .ok()
         .and_then(|name| bounds::relation_in(schema().ok()?, &name))
@@ -87,7 +95,7 @@ fn relation(name: &str) -> Result<Oid, Refusal> {
 }
 
 /// The first name for the leaf that no other relation has.
-fn free_name(store: &str, day: Day) -> Result<String, Refusal> {
+pub(super) fn free_name(store: &str, day: Day) -> Result<String, Refusal> {
     (0..100)
         .map(|attempt| naming::leaf_name(store, day, attempt))
         .find(|name| relation(name).is_err())
@@ -243,11 +251,18 @@ pub fn count_claims(leaf: Oid, now: i64) -> Result<Option<(i64, i64)>, Refusal> 
     Ok(counts.0.zip(counts.1))
 }
 
-/// Until when each leaf of a store may hold a live claim, its pauses taken into account.
-pub fn live_until(store: Oid) -> Result<Vec<(Oid, i64)>, Refusal> {
+/// Until when each leaf of a store may hold a live claim, its pauses taken into account; and of a leaf that takes no
+/// claims any more by when those that are over now were to expire, None while a pause is in force.
+pub fn live_until(store: Oid, now: i64) -> Result<Vec<(Oid, i64, Option<i64>)>, Refusal> {
     let pauses = super::pauses::of(store)?.all;
-    let end = |leaf: &cache::Leaf| (leaf.table, pauses.end(leaf.range.from, leaf.keep_until));
-    Ok(cache::leaves_of(store)?.iter().map(end).collect())
+    let of_leaf = |leaf: &cache::Leaf| {
+        let is_past = leaf.range.to <= now && !pauses.in_force(now);
+        // There were no pauses a century ago, and a range may be open.
+        let from = leaf.range.from.max(now.saturating_sub(CENTURY));
+        let over_by = is_past.then(|| pauses.over_by(from, now));
+        (leaf.table, pauses.end(leaf.range.from, leaf.keep_until), over_by)
+    };
+    Ok(cache::leaves_of(store)?.iter().map(of_leaf).collect())
 }
 
 /// When the first and the last claim of a leaf expire; None where there is none, the table is no leaf, or the
@@ -264,18 +279,6 @@ pub fn expiries(leaf: Oid) -> Result<Option<(i64, i64)>, Refusal> {
     type At = pgrx::datum::TimestampWithTimeZone;
     let (oldest, newest) = pgrx::Spi::get_two::<At, At>(&query)?;
     Ok(oldest.map(i64::from).zip(newest.map(i64::from)))
-}
-
-/// Who holds locks on a store or one of its leaves, for a message.
-pub fn users_of(store: Oid, leaf: Oid) -> Result<String, Refusal> {
-    let _acting = Acting::as_caller();
-    let found = sql::get::<String>(
-        "SELECT string_agg(DISTINCT format('backend %s', pid), ', ') FROM pg_locks \
-          WHERE locktype = 'relation' AND relation IN ($1, $2) AND granted AND pid <> pg_backend_pid() \
-            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        &[store.into(), leaf.into()],
-    )?;
-    Ok(found.unwrap_or_else(|| "somebody who has let go meanwhile".to_owned()))
 }
 
 /// Drops a leaf with its claims. The caller holds the locks and has made sure that nothing lives.

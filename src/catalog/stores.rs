@@ -105,7 +105,7 @@ pub fn create(
     }
     inval::announce(store);
     for offset in 0..=ahead {
-        leaves::make(store, today.plus(offset))?;
+        leaves::make(store, today.plus(offset), || ())?;
     }
     Ok(store)
 }
@@ -241,6 +241,16 @@ pub fn maintained(store: Oid, now: Instant, doubt: Option<&str>) -> Result<(), R
           WHERE store = $1",
         &[store.into(), sql::instant(now)?, doubt.into()],
     )
+}
+
+/// When the last pass over a store came to its end, or the store was made.
+pub fn last_pass(store: Oid) -> Result<Option<Instant>, Refusal> {
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    let last = sql::get::<pgrx::datum::TimestampWithTimeZone>(
+        "SELECT coalesce(maintained_at, created_at) FROM once.store_policy WHERE store = $1",
+        &[store.into()],
+    )?;
+    Ok(last.map(Instant::from))
 }
 
 /// The stores the current user may maintain.

@@ -3,7 +3,7 @@
 use super::apply::{PAUSE, Pass, TRIES, date, name};
 use crate::catalog::cache::{self, Leaf};
 use crate::catalog::log::{self, Action, Entry};
-use crate::catalog::{building, filters, leaves, pauses, sealing};
+use crate::catalog::{building, filters, holders, pauses, sealing};
 use crate::domain::day::{DAY, Day, Instant};
 use crate::domain::pause::Pauses;
 use crate::error::Refusal;
@@ -65,7 +65,7 @@ impl Pass<'_> {
             }
         }
         self.step(store, "write the log", || {
-            let detail = format!("sealing: in use by {}", leaves::users_of(store, leaf.table)?);
+            let detail = format!("sealing: in use by {}", holders::users_of(&[leaf.table])?);
             let (name, date) = (name(store), date(day));
             pgrx::notice!("{name}: sealing the leaf of {date} is left to the next pass, {detail}");
             let entry = Entry { day: Some(day), ..Entry::of(Action::Postpone, &detail) };

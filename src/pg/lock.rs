@@ -247,6 +247,13 @@ pub fn hold_against_writers(table: pg_sys::Oid) {
     unsafe { pg_sys::LockRelationOid(table, pg_sys::ShareRowExclusiveLock as i32) }
 }
 
+/// Waits for the lock under which a table's definition changes while it is read and written to, kept to the end
+/// of the transaction.
+pub fn hold_for_change(table: pg_sys::Oid) {
+    // SAFETY: takes any oid; whether the relation exists is the caller's to check.
+    unsafe { pg_sys::LockRelationOid(table, pg_sys::ShareUpdateExclusiveLock as i32) }
+}
+
 /// Sleeps, and is cancelled as any statement is.
 pub fn pause(millis: i64) {
     // SAFETY: pg_usleep is a plain sleep.

@@ -202,7 +202,7 @@ impl<'a> Arbiter<'a> {
                     }
                     looked_again = true;
                 } else {
-                    making::leaf(&store, today)?;
+                    making::leaf(&store, today, at == now)?;
                 }
                 cache::forget(&store);
                 continue;
@@ -273,6 +273,10 @@ impl<'a> Arbiter<'a> {
                 }
             }
             desk.done_with(place);
+        }
+        // Rows may have moved from a leaf looked into to one that is not in this list; whoever did that has told.
+        if !store.is_current() {
+            return Ok(Look::Stale);
         }
         if self.is_too_late(&store, now) {
             return Ok(Look::Decided(Answer::without_claim(Outcome::TooLate)));

@@ -121,6 +121,10 @@ impl Arbiter<'_> {
                 }
                 desk.done_with(place);
             }
+            // Rows may have moved meanwhile: see the protocol for one key.
+            if !store.is_current() {
+                run.count = 0;
+            }
             let rows: Vec<NewRow> = keys
                 .iter()
                 .zip(&ends)
