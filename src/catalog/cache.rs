@@ -132,19 +132,52 @@ const TRUSTED: Instant = DAY / 24;
 
 thread_local! {
     static STORES: RefCell<Vec<Rc<Store>>> = const { RefCell::new(Vec::new()) };
-    /// The store whose entry is being read.
-    static READING: Cell<Oid> = const { Cell::new(Oid::INVALID) };
-    /// Counts messages about it, so that the reader can tell that one arrived meanwhile.
-    static MESSAGES: Cell<u64> = const { Cell::new(0) };
+    /// The tables that messages were about since a store's entry was begun to be read: which of them are its
+    /// own is known only at the end. None while nothing is read.
+    static HEARD: RefCell<Option<Heard>> = const { RefCell::new(None) };
     /// The table whose invalidation says that some session has begun to write to some leaf:
     /// once.leaf_promise, which hardly any session has open.
     static WRITES: Cell<Option<Oid>> = const { Cell::new(None) };
 }
 
-fn on_change(table: Option<Oid>) {
-    if table.is_none_or(|table| table == READING.with(Cell::get)) {
-        MESSAGES.with(|n| n.set(n.get().wrapping_add(1)));
+/// What messages said that arrived meanwhile.
+#[derive(Default)]
+struct Heard {
+    tables: Vec<Oid>,
+    of_any: bool,
+}
+
+impl Heard {
+    /// How many tables are told apart.
+    const MOST: usize = 1_000;
+
+    fn of(&mut self, table: Option<Oid>) {
+        match table {
+            Some(table) if self.tables.len() < Heard::MOST => self.tables.push(table),
+            _ => self.of_any = true,
+        }
     }
+
+    /// Whether any of it was about a store, a leaf of it, whose seal may be none any more, or the table of a
+    /// filter.
+    fn concerns(&self, store: Oid, leaves: &[Leaf], filters: &Filters) -> bool {
+        let is_ours = |&table: &Oid| {
+            table == store
+                || leaves.iter().any(|leaf| leaf.table == table)
+                || filters.read_from(table)
+        };
+        self.of_any || self.tables.iter().any(is_ours)
+    }
+}
+
+fn on_change(table: Option<Oid>) {
+    HEARD.with(|heard| {
+        if let Ok(mut heard) = heard.try_borrow_mut()
+            && let Some(heard) = heard.as_mut()
+        {
+            heard.of(table);
+        }
+    });
     let writes = table.is_some() && table == WRITES.with(Cell::get);
     STORES.with(|stores| {
         // A shared borrow: while the list is being changed no message can arrive, because nothing
@@ -225,8 +258,7 @@ fn load(name: &[u8], away_since: Option<Instant>) -> Result<Option<Rc<Store>>, R
     loop {
         inval::accept();
         let Some(table) = bounds::relation_in(schema()?, &c_name) else { return Ok(None) };
-        READING.with(|reading| reading.set(table));
-        let before = MESSAGES.with(Cell::get);
+        HEARD.with(|heard| *heard.borrow_mut() = Some(Heard::default()));
         let Some(policy) = policy_of(table)? else { return Ok(None) };
         let mut pauses = pauses::of(table)?;
         if let Some(since) = away_since {
@@ -258,7 +290,8 @@ fn load(name: &[u8], away_since: Option<Instant>) -> Result<Option<Rc<Store>>, R
             current: Cell::new(true),
         });
         // Something changed while we read: what we hold may be half old and half new.
-        if before != MESSAGES.with(Cell::get) {
+        let heard = HEARD.with(|heard| heard.borrow_mut().take()).unwrap_or_default();
+        if heard.concerns(table, &store.leaves, &store.filters) {
             pgrx::check_for_interrupts!();
             continue;
         }

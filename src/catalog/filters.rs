@@ -175,12 +175,14 @@ pub fn seals(store: Oid, leaves: &[Leaf]) -> Result<Vec<Seal>, Refusal> {
         let (Some(false), Some(leaf)) = (row.boolean(0), row.oid(1)) else { return };
         let mark = row.oid(3).zip(row.integer(4)).zip(row.oid(5));
         let number = row.integer(6);
+        let column = |n| row.integer(n).and_then(|at| i16::try_from(at).ok()).unwrap_or(0);
+        let columns = (column(7), column(8));
         if let (Some(((trigger, made_by), file)), Some(number)) = (mark, number)
             && row.oid(2) == Some(store)
             && leaves.iter().any(|known| known.table == leaf)
             && let Ok(made_by) = u32::try_from(made_by)
         {
-            found.push((Seal { leaf, number }, Mark { trigger, made_by, file }));
+            found.push((Seal { leaf, number }, Mark { trigger, made_by, file, columns }));
         }
     });
     found.retain(|(seal, mark)| seal::mark_of(seal.leaf, TRIGGER) == Some(*mark));

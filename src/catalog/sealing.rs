@@ -5,6 +5,7 @@ use super::{schema, sql};
 use crate::domain::day::Instant;
 use crate::error::Refusal;
 use crate::pg::privilege::{self, Acting};
+use crate::pg::relation::{Access, Relation};
 use crate::pg::{bounds, lock, seal, session};
 use pgrx::pg_sys::Oid;
 
@@ -17,7 +18,9 @@ pub fn seal(store: Oid, leaf: Oid, now: Instant) -> Result<bool, Refusal> {
     }
     lock::hold_against_writers(leaf);
     let is_over = bounds::range_of(leaf).is_some_and(|range| range.to <= now);
-    if !is_over || bounds::parent(leaf) != Some(store) {
+    // A partitioned or foreign table may get rows that no trigger on it sees.
+    let is_ordinary = Relation::open(leaf, Access::Read).is_some_and(|leaf| leaf.is_ordinary());
+    if !is_over || !is_ordinary || bounds::parent(leaf) != Some(store) {
         return Ok(false);
     }
     {
@@ -42,8 +45,8 @@ pub fn seal(store: Oid, leaf: Oid, now: Instant) -> Result<bool, Refusal> {
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     sql::run("DELETE FROM once.leaf_seal WHERE leaf = $1", &[leaf.into()])?;
     sql::run(
-        "INSERT INTO once.leaf_seal (leaf, store, made_trigger, made_by, file, seal) \
-         VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO once.leaf_seal (leaf, store, made_trigger, made_by, file, seal, key_at, effect_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         &[
             leaf.into(),
             store.into(),
@@ -51,6 +54,8 @@ pub fn seal(store: Oid, leaf: Oid, now: Instant) -> Result<bool, Refusal> {
             i64::from(mark.made_by).into(),
             mark.file.into(),
             session::random().into(),
+            i64::from(mark.columns.0).into(),
+            i64::from(mark.columns.1).into(),
         ],
     )?;
     Ok(true)

@@ -7,9 +7,11 @@ use pgrx::pg_sys;
 /// How many rows are read between two looks for a cancel.
 const ROUND: u64 = 1_000;
 
-/// Calls `each` with key and effect of every committed row of an open leaf. False where it has no such columns.
+/// Calls `each` with key and effect of every committed row of an open leaf. False where it has no such columns,
+/// or no rows of its own.
 pub fn for_each_key(leaf: &Relation, mut each: impl FnMut(&[u8], &[u8])) -> bool {
-    let Some((key, effect)) = layout::key_columns(leaf) else { return false };
+    let columns = layout::key_columns(leaf).filter(|_| leaf.is_ordinary());
+    let Some((key, effect)) = columns else { return false };
     // SAFETY: the leaf is open; snapshot and scan are given back in reverse order; a row's values point into
     // it, or to copies of them that are freed, and `each` cannot keep them.
     unsafe {

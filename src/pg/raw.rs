@@ -82,6 +82,7 @@ unsafe extern "C-unwind" {
         flags: c_int,
     ) -> pgrx::pg_sys::Page;
     pub(super) fn GenericXLogFinish(state: *mut pgrx::pg_sys::GenericXLogState) -> u64;
+    pub(super) fn GenericXLogAbort(state: *mut pgrx::pg_sys::GenericXLogState);
     // access/tableam.h, executor/tuptable.h
     pub(super) fn table_slot_create(
         rel: Relation,

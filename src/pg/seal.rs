@@ -3,13 +3,14 @@
 
 use super::failure::step;
 use super::relation::{Access, Relation};
-use super::{raw, session};
+use super::{layout, raw, session};
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// A trigger as it was made, and the file of its table: anything that alters the trigger (disabling it, making
-/// it anew, restoring a dump) or writes the table anew leaves another mark.
+/// A trigger as it was made, the file of its table, and which of its columns have the names of a key's: anything
+/// that alters the trigger (disabling it, making it anew, restoring a dump), writes the table anew, or gives
+/// another column such a name leaves another mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The trigger.
@@ -18,11 +19,14 @@ pub struct Mark {
     pub made_by: u32,
     /// The table's file.
     pub file: pg_sys::Oid,
+    /// The number of the column that is the key, and of the effect's.
+    pub columns: (i16, i16),
 }
 
 /// The mark of a table by the trigger of a name, as the catalog has it now. None where there is none.
 pub fn mark_of(table: pg_sys::Oid, trigger: &CStr) -> Option<Mark> {
     let file = file_of(table)?;
+    let columns = layout::key_columns_of(table);
     let rel = Relation::open(pg_sys::TriggerRelationId, Access::Read)?;
     let mut keys: [pg_sys::ScanKeyData; 2] = [Default::default(); 2];
     // SAFETY: pg_trigger is open; the scan is by its unique index on table and name, whose keys live as long
@@ -58,6 +62,7 @@ pub fn mark_of(table: pg_sys::Oid, trigger: &CStr) -> Option<Mark> {
                 trigger: (*form.cast::<pg_sys::FormData_pg_trigger>()).oid,
                 made_by: (*header).t_choice.t_heap.t_xmin.into_inner(),
                 file,
+                columns,
             }
         });
         pg_sys::systable_endscan(scan);
@@ -84,17 +89,21 @@ fn file_of(table: pg_sys::Oid) -> Option<pg_sys::Oid> {
 }
 
 thread_local! {
-    /// What this transaction has flagged last.
-    static FLAGGED: Cell<(u32, pg_sys::Oid)> = const { Cell::new((0, pg_sys::Oid::INVALID)) };
+    /// What was flagged last, and in which transaction and subtransaction: the lock on a table that keeps its
+    /// row from being deleted goes with the subtransaction that took it.
+    static FLAGGED: Cell<((u32, u32), pg_sys::Oid)> =
+        const { Cell::new(((0, 0), pg_sys::Oid::INVALID)) };
 }
 
 /// Sets the flag of every row of `flags` that is about `table`: its first column, a boolean, where the second,
 /// an oid, is that. At once, whatever becomes of this transaction, for every session and after any crash.
-/// Calls `each` with the third column, an oid, of those that were not set.
+/// Calls `tell` with the third column, an oid, of those that were not set. When this returns, of each flag
+/// somebody has told, be it this session or another.
 ///
-/// Such rows are inserted and deleted, never updated, so that no newer version can miss the flag.
-pub fn flag(flags: pg_sys::Oid, table: pg_sys::Oid, mut each: impl FnMut(pg_sys::Oid)) {
-    let now = (session::transaction(), table);
+/// Such rows are inserted and deleted, never updated, so that no newer version can miss the flag. `tell` runs
+/// with a page locked: it must not raise, read or wait.
+pub fn flag(flags: pg_sys::Oid, table: pg_sys::Oid, mut tell: impl FnMut(pg_sys::Oid)) {
+    let now = ((session::transaction(), session::subtransaction()), table);
     if FLAGGED.with(Cell::get) == now {
         return;
     }
@@ -114,9 +123,8 @@ pub fn flag(flags: pg_sys::Oid, table: pg_sys::Oid, mut each: impl FnMut(pg_sys:
             }
             let header = (*row).t_data;
             let form = &*header.cast::<u8>().add((*header).t_hoff as usize).cast::<Flagged>();
-            if form.table == table && form.flag == 0 {
-                set(&rel, (*row).t_self, table);
-                each(form.about);
+            if form.table == table {
+                set(&rel, (*row).t_self, table, form.flag != 0, &mut tell);
             }
         }
         pg_sys::systable_endscan(scan);
@@ -134,31 +142,46 @@ struct Flagged {
 }
 
 /// Overwrites the flag of one row on its page, logged as PostgreSQL logs pages of extensions, so that a
-/// crash, a standby and a restore all have it.
+/// crash, a standby and a restore all have it. It is told while the page is still locked; so whoever finds the
+/// flag set and has had the page's lock since knows that it was told.
 ///
 /// # Safety
 /// The row is there.
-unsafe fn set(rel: &Relation, at: pg_sys::ItemPointerData, table: pg_sys::Oid) {
+unsafe fn set(
+    rel: &Relation,
+    at: pg_sys::ItemPointerData,
+    table: pg_sys::Oid,
+    is_set: bool,
+    tell: &mut impl FnMut(pg_sys::Oid),
+) {
     const ITEMS: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp);
     let rel = rel.raw();
-    // SAFETY: the page is pinned and locked exclusively while it is changed; the row's place on it is looked up
-    // under that lock, because VACUUM may move it there. Nothing in the step has a destructor.
+    let mode = if is_set { pg_sys::BUFFER_LOCK_SHARE } else { pg_sys::BUFFER_LOCK_EXCLUSIVE };
+    // SAFETY: the page is pinned and locked, exclusively where it is changed; the row's place on it is looked
+    // up under that lock, because VACUUM may move it there. Nothing in the step has a destructor.
     unsafe {
         step(|| {
             let block = u32::from(at.ip_blkid.bi_hi) << 16 | u32::from(at.ip_blkid.bi_lo);
             let buffer = raw::ReadBuffer(rel, block);
-            raw::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
-            let change = raw::GenericXLogStart(rel);
-            let page = raw::GenericXLogRegisterBuffer(change, buffer, 0).cast::<u8>();
-            let place = ITEMS + (at.ip_posid as usize - 1) * size_of::<pg_sys::ItemIdData>();
-            let item = &*page.add(place).cast::<pg_sys::ItemIdData>();
-            let row = page.add(item.lp_off() as usize);
-            let head = (*row.cast::<pg_sys::HeapTupleHeaderData>()).t_hoff as usize;
-            let form = row.add(head).cast::<Flagged>();
-            if item.lp_flags() == pg_sys::LP_NORMAL && (*form).table == table {
-                (*form).flag = 1;
+            raw::LockBuffer(buffer, mode as i32);
+            if !is_set {
+                let change = raw::GenericXLogStart(rel);
+                let page = raw::GenericXLogRegisterBuffer(change, buffer, 0).cast::<u8>();
+                let place = ITEMS + (at.ip_posid as usize - 1) * size_of::<pg_sys::ItemIdData>();
+                let item = &*page.add(place).cast::<pg_sys::ItemIdData>();
+                let row = page.add(item.lp_off() as usize);
+                let head = (*row.cast::<pg_sys::HeapTupleHeaderData>()).t_hoff as usize;
+                let form = row.add(head).cast::<Flagged>();
+                let is_it = item.lp_flags() == pg_sys::LP_NORMAL && (*form).table == table;
+                if is_it && (*form).flag == 0 {
+                    let about = (*form).about;
+                    (*form).flag = 1;
+                    raw::GenericXLogFinish(change);
+                    tell(about);
+                } else {
+                    raw::GenericXLogAbort(change);
+                }
             }
-            raw::GenericXLogFinish(change);
             raw::UnlockReleaseBuffer(buffer);
         });
     }

@@ -22,6 +22,12 @@ pub fn transaction() -> u32 {
     }
 }
 
+/// A number that the subtransaction in progress shares with no other of its transaction.
+pub fn subtransaction() -> u32 {
+    // SAFETY: reads the state of the session's transaction.
+    unsafe { pg_sys::GetCurrentSubTransactionId() }
+}
+
 /// Raises 25006 on a standby and in a read-only transaction, and 25000 in a parallel worker.
 pub fn refuse_read_only(function: &CStr) {
     // SAFETY: the name is NUL-terminated and only read to word the message.

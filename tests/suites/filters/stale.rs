@@ -1,0 +1,79 @@
+//! Sessions that read or remember the state of a seal at the worst moment.
+
+use pg_once_tests::session::Session;
+use pg_once_tests::shared::clocked;
+use pg_once_tests::wait;
+
+use crate::scene::{LEAF, Scene, claim, smuggle};
+
+#[test]
+fn a_leaf_sealed_anew_after_a_savepoint_took_its_row_back_is_voided_by_the_next_row_of_that_transaction()
+ {
+    let cluster = clocked();
+    let mut scene = Scene::new(&cluster);
+    let key = scene.denied();
+    let mut writer = scene.db.session();
+    writer.run(&format!("BEGIN; SAVEPOINT a; {}; ROLLBACK TO a", smuggle("taken back")));
+    // The lock went with the savepoint, so that nothing keeps the leaf from being sealed.
+    scene.dba.run("CALL once.maintain()");
+    assert!(crate::scene::sealed(&mut scene.dba).contains(&LEAF.to_owned()));
+    assert!(claim(&mut scene.claimer, "new with the new seal"));
+    writer.run(&format!("{}; COMMIT", smuggle(&key)));
+    scene.refuses(&key);
+    scene.sealed_anew(&key, 2);
+}
+
+#[test]
+fn of_eight_rows_that_come_into_a_sealed_day_at_once_none_is_denied_when_it_is_committed() {
+    let cluster = clocked();
+    let mut scene = Scene::new(&cluster);
+    let mut pairs: Vec<(Session, Session)> =
+        (0..8).map(|_| (scene.db.session(), scene.db.session())).collect();
+    let mut twice = Vec::new();
+    for round in 0..25 {
+        // Each of the eight claimers has the filters in its cache, and one of the eight rows is the first.
+        for (n, (_, claimer)) in pairs.iter_mut().enumerate() {
+            assert!(claim(claimer, &format!("warm {round} {n}")));
+        }
+        let start = std::sync::Barrier::new(pairs.len());
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = pairs
+                .iter_mut()
+                .enumerate()
+                .map(|(n, (writer, claimer))| {
+                    let start = &start;
+                    scope.spawn(move || {
+                        let key = format!("round {round} {n}");
+                        start.wait();
+                        writer.run(&smuggle(&key));
+                        claim(claimer, &key).then_some(key)
+                    })
+                })
+                .collect();
+            twice.extend(threads.into_iter().filter_map(|thread| thread.join().expect("it ends")));
+        });
+        scene.dba.run("CALL once.maintain()");
+    }
+    assert_eq!(twice, [""; 0]);
+    assert_eq!(scene.dba.claimed_twice("once.processed_events"), [""; 0]);
+}
+
+#[test]
+fn a_trigger_that_is_disabled_while_a_session_reads_the_filters_is_noticed() {
+    let cluster = clocked();
+    let mut scene = Scene::new(&cluster);
+    let key = scene.denied();
+    let table: String =
+        scene.dba.get("SELECT max(pages_in::text) FROM once.filter WHERE NOT retired");
+    let mut holder = scene.db.session();
+    holder.run(&format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"));
+    // It has read the seals, and waits for the pages.
+    let reader = scene.db.session().background(|s| claim(s, "reads the filters"));
+    wait::blocked(&mut scene.dba, reader.pid());
+    scene.dba.run(&format!("ALTER TABLE {LEAF} DISABLE TRIGGER ALL; {}", smuggle(&key)));
+    holder.run("ROLLBACK");
+    let (mut reader, claimed) = reader.join();
+    assert!(claimed);
+    assert!(!claim(&mut reader, &key), "by seals that were read before");
+    scene.refuses(&key);
+}
