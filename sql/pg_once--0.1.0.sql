@@ -102,6 +102,7 @@ CREATE TABLE once.leaf_seal (
     seal         bigint      NOT NULL,
     key_at       bigint      NOT NULL,
     effect_at    bigint      NOT NULL,
+    altered_by   bigint      NOT NULL,
     sealed_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 COMMENT ON TABLE once.leaf_seal IS 'one row a leaf whose day is over: nothing was added to it since, as long as it is not voided and the leaf bears these marks; rows are never updated';
@@ -112,8 +113,9 @@ COMMENT ON COLUMN once.leaf_seal.made_trigger IS 'the trigger that fires when a 
 COMMENT ON COLUMN once.leaf_seal.made_by IS 'the transaction that made the trigger, or altered it last';
 COMMENT ON COLUMN once.leaf_seal.file IS 'the leaf''s file';
 COMMENT ON COLUMN once.leaf_seal.seal IS 'which seal of the leaf it is';
-COMMENT ON COLUMN once.leaf_seal.key_at IS 'the number of the column that is the key';
-COMMENT ON COLUMN once.leaf_seal.effect_at IS 'the number of the column that is the effect';
+COMMENT ON COLUMN once.leaf_seal.key_at IS 'the number of the store''s column that is the key';
+COMMENT ON COLUMN once.leaf_seal.effect_at IS 'the number of the store''s column that is the effect';
+COMMENT ON COLUMN once.leaf_seal.altered_by IS 'the transaction that altered the leaf''s definition last';
 COMMENT ON COLUMN once.leaf_seal.sealed_at IS 'when it was sealed';
 
 CREATE TABLE once.filter (

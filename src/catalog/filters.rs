@@ -15,8 +15,9 @@ use super::cache::Leaf;
 use super::schema;
 use crate::domain::filter::Shape;
 use crate::error::Refusal;
+use crate::pg::layout::key_columns_of;
 use crate::pg::pages::{self, Pages};
-use crate::pg::seal::{self, Mark};
+use crate::pg::seal::{self, Mark, Marks};
 use crate::pg::{bounds, inval, table};
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
@@ -170,22 +171,28 @@ pub struct Seal {
 /// The seals of these leaves that hold.
 pub fn seals(store: Oid, leaves: &[Leaf]) -> Result<Vec<Seal>, Refusal> {
     let table = relation(c"leaf_seal")?;
+    // Renaming columns goes through the store as long as the leaf is one of its partitions.
+    let columns = key_columns_of(store);
     let mut found = Vec::new();
     table::for_each_row(table, |row| {
         let (Some(false), Some(leaf)) = (row.boolean(0), row.oid(1)) else { return };
         let mark = row.oid(3).zip(row.integer(4)).zip(row.oid(5));
         let number = row.integer(6);
-        let column = |n| row.integer(n).and_then(|at| i16::try_from(at).ok()).unwrap_or(0);
-        let columns = (column(7), column(8));
+        let column = |n| row.integer(n).and_then(|at| i16::try_from(at).ok());
+        let has_its_columns = column(7).zip(column(8)) == Some(columns);
+        let altered_by = row.integer(9).and_then(|xid| u32::try_from(xid).ok());
         if let (Some(((trigger, made_by), file)), Some(number)) = (mark, number)
             && row.oid(2) == Some(store)
             && leaves.iter().any(|known| known.table == leaf)
-            && let Ok(made_by) = u32::try_from(made_by)
+            && has_its_columns
+            && let (Ok(made_by), Some(altered_by)) = (u32::try_from(made_by), altered_by)
         {
-            found.push((Seal { leaf, number }, Mark { trigger, made_by, file, columns }));
+            found.push((Seal { leaf, number }, Mark { trigger, made_by, file, altered_by }));
         }
     });
-    found.retain(|(seal, mark)| seal::mark_of(seal.leaf, TRIGGER) == Some(*mark));
+    let marks = Marks::open();
+    let mark_of = |leaf| marks.as_ref().and_then(|marks| marks.of(leaf, TRIGGER));
+    found.retain(|(seal, mark)| mark_of(seal.leaf) == Some(*mark));
     Ok(found.into_iter().map(|(seal, _)| seal).collect())
 }
 

@@ -147,7 +147,7 @@ pub(super) fn key_columns(leaf: &Relation) -> Option<(i16, i16)> {
 }
 
 /// The same for a table that need not be open, by the catalog; 0 for one it lacks. Their types are not looked at.
-pub(super) fn key_columns_of(table: pg_sys::Oid) -> (i16, i16) {
+pub fn key_columns_of(table: pg_sys::Oid) -> (i16, i16) {
     let number = |column: Column| {
         // SAFETY: looks up any oid and any NUL-terminated name.
         unsafe { pg_sys::get_attnum(table, NAMES[column as usize].0.as_ptr()) }

@@ -41,6 +41,21 @@ impl OwnLock {
         (OwnLock { tag }, now)
     }
 
+    /// The same only if the lock can be had at once.
+    pub fn key_at_once(number: u64) -> Option<(OwnLock, i64)> {
+        let tag = tag(number, KEY_SPACE);
+        // SAFETY: as in `key`; where the lock is not had nothing is held.
+        let now = unsafe {
+            step(|| {
+                try_acquire(&tag).then(|| {
+                    raw::AcceptInvalidationMessages();
+                    raw::GetCurrentTimestamp()
+                })
+            })
+        };
+        now.map(|now| (OwnLock { tag }, now))
+    }
+
     /// Waits for the right to have a store, or a day of it, made.
     pub fn making(number: u64) -> OwnLock {
         OwnLock::acquire(number, MAKE_SPACE)

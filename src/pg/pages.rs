@@ -9,6 +9,7 @@ use super::failure::step;
 use super::raw;
 use super::relation::{Access, Relation};
 use pgrx::pg_sys;
+use std::cell::Cell;
 
 /// PostgreSQL's address of a table's file.
 #[cfg(feature = "pg15")]
@@ -18,9 +19,11 @@ pub(super) type File = pg_sys::RelFileNode;
 pub(super) type File = pg_sys::RelFileLocator;
 
 /// A table of pages, to be read.
-#[derive(Clone, Copy)]
 pub struct Pages {
     file: File,
+    /// Where each page was in the buffers last, which spares looking that up: four bytes a page, a two-thousandth
+    /// of what is read.
+    last: Vec<Cell<pg_sys::Buffer>>,
 }
 
 impl Pages {
@@ -40,7 +43,7 @@ impl Pages {
             let file = (*rel).rd_node;
             #[cfg(not(feature = "pg15"))]
             let file = (*rel).rd_locator;
-            Some(Pages { file })
+            Some(Pages { file, last: vec![Cell::new(NOWHERE); blocks as usize] })
         }
     }
 }
@@ -56,18 +59,36 @@ pub fn read<'a>(
     unsafe {
         step(|| {
             for (asked, pages, block) in blocks {
-                let buffer = raw::ReadBufferWithoutRelcache(
-                    pages.file,
-                    pg_sys::ForkNumber::MAIN_FORKNUM,
-                    block,
-                    pg_sys::ReadBufferMode::RBM_NORMAL,
-                    std::ptr::null_mut(),
-                    true,
-                );
+                let buffer = pages.pin(block);
                 each(asked, row_of(pg_sys::BufferGetPage(buffer).cast()));
                 raw::ReleaseBuffer(buffer);
             }
         });
+    }
+}
+
+const NOWHERE: pg_sys::Buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
+
+impl Pages {
+    /// # Safety
+    /// Within a step; the table is there.
+    unsafe fn pin(&self, block: u32) -> pg_sys::Buffer {
+        let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+        let last = self.last.get(block as usize);
+        let recent = last.map_or(NOWHERE, Cell::get);
+        // SAFETY: the caller's promise. A buffer that holds another page by now says so.
+        unsafe {
+            if recent != NOWHERE && raw::ReadRecentBuffer(self.file, fork, block, recent) {
+                return recent;
+            }
+            let mode = pg_sys::ReadBufferMode::RBM_NORMAL;
+            let none = std::ptr::null_mut();
+            let buffer = raw::ReadBufferWithoutRelcache(self.file, fork, block, mode, none, true);
+            if let Some(last) = last {
+                last.set(buffer);
+            }
+            buffer
+        }
     }
 }
 

@@ -71,6 +71,12 @@ unsafe extern "C-unwind" {
         strategy: BufferAccessStrategy,
         permanent: bool,
     ) -> Buffer;
+    pub(super) fn ReadRecentBuffer(
+        file: super::pages::File,
+        fork: ForkNumber::Type,
+        block: BlockNumber,
+        recent: Buffer,
+    ) -> bool;
     pub(super) fn ReleaseBuffer(buffer: Buffer);
     pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
     pub(super) fn UnlockReleaseBuffer(buffer: Buffer);

@@ -13,11 +13,14 @@
 //! check for a row that plain SQL inserts at the same moment; the deadlock detector sees both.
 
 mod desk;
+mod glance;
 mod sealed;
 mod together;
+mod verdict;
 
 use self::desk::Desk;
 pub use self::together::Wanted;
+use self::verdict::Verdict;
 use crate::catalog::cache::{self, Store};
 use crate::catalog::making;
 use crate::claim::{Answer, Outcome, Settings, Terms, window};
@@ -35,7 +38,7 @@ use crate::pg::snapshot::{self, View};
 use crate::pg::text::Text;
 use crate::pg::tuple::{NewRow, Replaced, Strength};
 use crate::stats::Meter;
-use crate::storage::OpenLeaf;
+use crate::storage::{self, OpenLeaf};
 use pgrx::pg_sys::TransactionId;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -237,10 +240,20 @@ impl<'a> Arbiter<'a> {
     }
 
     /// One look and, where the key is free, the write. The key's lock lives no longer than this.
+    /// What a duplicate can be told without it, it is: see `glance`.
     fn look(&self, desk: &mut Desk, key: &Text, at: Option<Instant>) -> Result<Look, Refusal> {
         let store = Rc::clone(&desk.store);
         let number = lock_number(store.table.to_u32(), self.terms.effect, key.bytes());
-        let (_key_lock, now) = OwnLock::key(number);
+        let mut lock = None;
+        if !storage::expects_duplicate() {
+            lock = OwnLock::key_at_once(number);
+        }
+        if lock.is_none()
+            && let Some(answer) = self.glance(desk, key, at)?
+        {
+            return Ok(Look::Decided(answer));
+        }
+        let (_key_lock, now) = lock.unwrap_or_else(|| OwnLock::key(number));
         self.meter.looked(store.table, now);
         let leaf = &store.leaves[desk.place];
         let at = at.unwrap_or(now);
@@ -313,35 +326,6 @@ impl<'a> Arbiter<'a> {
         }
     }
 
-    fn judge(
-        &self,
-        store: &Store,
-        leaf: &OpenLeaf,
-        found: Found,
-        now: Instant,
-    ) -> Result<Verdict, Refusal> {
-        if let Some(xid) = found.in_flight {
-            return Ok(Verdict::Held(xid, found));
-        }
-        let end = store.end_of(found.claimed_at, found.expires_at);
-        let live = now < end;
-        let window = Some((found.claimed_at, end));
-        let taken = Verdict::Taken(Answer { outcome: Outcome::Duplicate, window });
-        if live && !self.pinned {
-            return Ok(taken);
-        }
-        // What this transaction claimed itself is a duplicate even when its window is over.
-        if leaf.found_is_own() {
-            return Ok(taken);
-        }
-        // A winner that the transaction's snapshot does not show, live or not, means that what the
-        // caller has read is older than what it is about to do.
-        if self.pinned && !leaf.found_is_visible() {
-            return Err(Refusal::Invisible);
-        }
-        Ok(if live { taken } else { Verdict::Expired })
-    }
-
     fn write(
         &self,
         desk: &mut Desk,
@@ -364,16 +348,6 @@ impl<'a> Arbiter<'a> {
         cache::wrote_to(&desk.store.leaves[desk.place]);
         Ok(Look::Decided(Answer { outcome: Outcome::Claimed, window: Some(window) }))
     }
-}
-
-/// What a row found says.
-enum Verdict {
-    /// Its claim stands.
-    Taken(Answer),
-    /// Its claim has expired.
-    Expired,
-    /// A transaction in flight wrote it or is replacing it.
-    Held(TransactionId, Found),
 }
 
 /// The refusal for a store that is not there.

@@ -7,7 +7,8 @@
 //! together doubles while it goes well and falls back to one when it does not, so that a batch full
 //! of such keys does not pay for both ways.
 
-use super::{Arbiter, Verdict};
+use super::Arbiter;
+use super::verdict::Verdict;
 use crate::catalog::cache::{self, Store};
 use crate::catalog::filters::Places;
 use crate::claim::{Outcome, window};
