@@ -61,7 +61,9 @@ class Clients:
         server.run(SETUP)
 
     def _script(self, work, side):
-        key = {"spread": "'order-' || :n || ':sent'", "hot": "'hot-' || :slot || ':' || :age || ':" + side + "'"}[work]
+        # pgbench takes a colon before a letter for a variable of its own, in a literal too. The sides draw their
+        # turns from one sequence but write to tables of their own.
+        key = {"spread": "'order-' || :n || ':' || 'sent'", "hot": "'hot-' || :slot || ':' || :age"}[work]
         body = {"spread": SPREAD, "hot": HOT}[work].format(accounts=ACCOUNTS, claim=CLAIM[side].format(key=key))
         path = os.path.join(self._folder.name, f"{work}-{side}.sql")
         with open(path, "w", encoding="utf-8") as file:
