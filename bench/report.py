@@ -8,6 +8,7 @@ import os
 from statistics import median
 
 import charts
+import targets
 from targets import Figures
 
 SIDES = {"once": "pg_once", "plain": "(a)", "hand": "(b)", "sorted": "(d)"}
@@ -81,3 +82,17 @@ def write(folder, name, about, rows, results):
     for chart, drawn in (("days", charts.days(results, about)), ("targets", charts.targets(rows, about))):
         with open(os.path.join(folder, f"{name}-{chart}.svg"), "w", encoding="utf-8") as file:
             file.write(drawn)
+
+
+def finish(folder, major, about, results):
+    """Prints and writes everything; the exit code, which is 0 only if every row is met."""
+    rows = targets.rows(results)
+    print(f"PostgreSQL {about['server']}, {about['cores']} cores ({about['processor']}), {about['memory_gb']} GB, {about['rounds']} rounds, "
+          f"{about['date']}, commit {about['commit']}, {about['seconds']} s, {about['plan']} run")
+    print(", ".join(f"{name} = {value}" for name, value in about["settings"].items()))
+    print("stores: " + ", ".join(f"{p['name']} {p['days']} days, {p['today']:,} rows today and {p['older']:,} a day before" for p in results["plan"]["pairs"]))
+    print("\n" + shown(results) + "\n\n" + table(rows) + "\n")
+    write(folder, f"postgresql-{major}", about, rows, results)
+    missed = sum(not row.met for row in rows)
+    print(f"{missed} of {len(rows)} rows of the table are missed" if missed else "every target is met")
+    return 1 if missed else 0
