@@ -87,7 +87,7 @@ def spoilt():
         bad = copy.deepcopy(every)
         bad["filters"]["n30"][name] = value
         yield bad, 1
-    for locks in ({"n1": [5, 5], "n90": [5, 7]}, {"n1": [4, 4], "n90": [5, 5]}):
+    for locks in ({"n1": [7, 7], "n90": [7, 7]}, {"n1": [4, 4], "n90": [5, 5]}):
         yield {**copy.deepcopy(every), "locks": locks}, 1
     # Both lines of "of the oldest", and the WAL of duplicates.
     yield {**copy.deepcopy(every), "loops": [sample for sample in every["loops"] if sample["work"] != "oldest"]}, 3
