@@ -28,7 +28,7 @@ def _line(x1, y1, x2, y2, colour, width=1.0, dashed=False):
 
 def _panel(x, title, figures, kind, days, width=440, height=320):
     """Lines over days, with the smallest and largest of the rounds."""
-    left, right, top, bottom = x + 58, x + width - 24, 76, height - 44
+    left, right, top, bottom = x + 58, x + width - 24, 76, height - 54
     sides = [("once", "pg_once", ONCE), ("plain", "(a) ON CONFLICT", PLAIN), ("hand", "(b) by hand", HAND)]
     series = {}
     for side, _, _ in sides:
