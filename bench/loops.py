@@ -11,7 +11,7 @@ from keys import Supply
 from place import Missing
 
 SEED = 20_240_229
-# Round 0 is thrown away; it says how many keys fit into the time of a measurement.
+# Each round says how many keys fit into the time of a measurement of the next; round 0, which is thrown away, has so many.
 TRIAL = 300
 # Of the hand-made version, which is dearer than all the others.
 HAND = "n30"
@@ -96,7 +96,8 @@ class Loops:
                 raise Missing(f"{said['loop']} claimed {said['claimed']} of {said['keys']} keys, which were {'new' if line.new else 'duplicates'}")
             if number:
                 self.samples.append({"round": number, **said})
-            elif line.side == "once" and line.work != "array":
+            if line.side == "once" and line.work != "array":
+                # Of the next round, on both sides.
                 fit = self._plan.single_seconds / (said["seconds"] / said["keys"])
                 self._single[line.work, line.pair] = max(min(self._plan.single, int(fit)), TRIAL)
         if number == 0 and kind == "uuid":
