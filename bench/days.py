@@ -60,16 +60,15 @@ class Days:
         return {"seconds": after[0] - before[0], "wal_bytes": after[1] - before[1], "freed": before[2] - after[2]}
 
     def _sealed(self):
-        """What maintenance says it sealed so far: (days, rows)."""
-        count, rows = self._server.run("SELECT count(*), coalesce(sum(rows), 0) FROM once.maintenance_log WHERE action = 'seal'", DATABASE)[0].split("|")
-        return int(count), int(rows)
+        """How many days maintenance says it sealed so far."""
+        return int(self._server.run("SELECT count(*) FROM once.maintenance_log WHERE action = 'seal'", DATABASE)[0])
 
     def round(self, number):
         """One more day is sealed, the oldest is retired, and as many rows are deleted beside it."""
         self._add()
         before = self._sealed()
         pass_ = self._timed("CALL once.maintain();")
-        if self._sealed()[0] == before[0] + 1:
+        if self._sealed() == before + 1:
             self.seals.append({"round": number, "rows": self._rows, **pass_})
 
         old, self._oldest = self._oldest, self._oldest - 1

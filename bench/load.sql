@@ -11,8 +11,7 @@ CREATE FUNCTION bench.natural_key(slot integer, n bigint) RETURNS text LANGUAGE 
 $$;
 
 CREATE FUNCTION bench.uuid_key(slot integer, n bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT concat_ws('-', substr(m, 1, 8), substr(m, 9, 4), '4' || substr(m, 14, 3), 'a' || substr(m, 18, 3), substr(m, 21, 12))
-      FROM md5(slot || '-' || n) AS m
+    SELECT overlay(overlay(md5(slot || '-' || n)::uuid::text PLACING '4' FROM 15) PLACING 'a' FROM 20)
 $$;
 
 CREATE FUNCTION bench.leaf(wanted text, days_ago integer) RETURNS regclass LANGUAGE sql AS $$

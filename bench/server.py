@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 from cluster import Cluster
-from place import ROOT, Missing, home, say
+from place import ROOT, Missing, home
 from plan import DEFAULTS_SHOWN, SETTINGS, SHARED_BUFFERS_MOST, SHARED_BUFFERS_SHARE
 
 
