@@ -4,7 +4,7 @@ Rule: what is measured is bounded by time, never by what comes out; a size that 
 with the results.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # One line a reason. Everything else is as PostgreSQL ships it: fsync, synchronous_commit and
 # full_page_writes are on while something is measured (fsync is off while tables are filled).
@@ -25,6 +25,9 @@ SHARED_BUFFERS_SHARE, SHARED_BUFFERS_MOST = 0.35, 8 * 2**30
 # Printed and kept with the results, beside the ones set above.
 DEFAULTS_SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "wal_level", "data_checksums", "server_encoding",
                   "huge_pages", "shared_buffers", "pg_once.precreate_days", "pg_once.max_key_bytes")
+
+# Filling may take this share of a run; where it would take longer, older days are given fewer rows.
+FILLING_SHARE = 0.3
 
 # Longer than any store's days, so that each of them can hold a live claim.
 RETENTION = "100 days"
@@ -70,6 +73,13 @@ class Plan:
     def pair(self, name):
         """By its name."""
         return next(pair for pair in self.pairs if pair.name == name)
+
+    def with_older(self, share):
+        """The same with so much of the rows in days before today; what today's leaf holds is never cut."""
+        def cut(rows):
+            return max(1, round(rows * share, -4) if rows >= 100_000 else int(rows * share)) if rows else 0
+
+        return replace(self, pairs=tuple(replace(pair, older=cut(pair.older)) for pair in self.pairs))
 
 
 def _pairs(today, week, month, quarter):
