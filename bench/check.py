@@ -152,6 +152,9 @@ def check():
         missed |= here
     assert missed == every, f"nothing makes these miss: {every - missed}"
     assert FULL.rounds >= 7 and FULL.seconds <= 900 and QUICK.seconds <= 180 and set(PLANS) == {"full", "quick", "tiny"}
+    cut = FULL.with_older(0.473)
+    assert [(pair.today, pair.older) for pair in cut.pairs[2:4]] == [(1_000_000, 236_500), (1_000_000, 94_600)]
+    assert all(isinstance(pair.rows, int) for pair in cut.pairs)
     keys_are_apart()
 
 

@@ -77,7 +77,7 @@ class Plan:
     def with_older(self, share):
         """The same with so much of the rows in days before today; what today's leaf holds is never cut."""
         def cut(rows):
-            return max(1, round(rows * share, -4) if rows >= 100_000 else int(rows * share)) if rows else 0
+            return max(1, int(rows * share)) if rows else 0
 
         return replace(self, pairs=tuple(replace(pair, older=cut(pair.older)) for pair in self.pairs))
 
