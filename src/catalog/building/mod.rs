@@ -14,7 +14,7 @@ use crate::domain::filter::merge::{self, Elder};
 use crate::domain::filter::page::Entry;
 use crate::domain::filter::{MOST_DAYS, Shape};
 use crate::error::Refusal;
-use crate::pg::pages::Writer;
+use crate::pg::pages::{Pages, Writer};
 use crate::pg::privilege::{self, Acting};
 use crate::pg::{bounds, inval, lock, member, session};
 use pgrx::pg_sys::Oid;
@@ -51,6 +51,7 @@ pub fn build(store: Oid) -> Result<Vec<Built>, Refusal> {
         filters::known(store)?.into_iter().filter(|filter| !filter.retired).collect();
     let counting: Vec<Vec<(usize, Day)>> =
         known.iter().map(|filter| counting_days(filter, &seals)).collect();
+    let mut spoilt = Vec::new();
     let answered = |seal: &Seal| {
         counting.iter().flatten().any(|(_, day)| (day.leaf, day.seal) == (seal.leaf, seal.number))
     };
@@ -64,19 +65,31 @@ pub fn build(store: Oid) -> Result<Vec<Built>, Refusal> {
     let mut built = Vec::new();
     if !new.is_empty() {
         let batch = Batch::read(store, &new)?;
-        let elders: Vec<Elder> = counting
+        let useful: Vec<(&Known, &[(usize, Day)])> = known
             .iter()
-            .map(|days| Elder {
+            .zip(counting.iter().map(Vec::as_slice))
+            .filter(|(_, days)| !days.is_empty())
+            .collect();
+        let elders: Vec<Elder> = useful
+            .iter()
+            .map(|(_, days)| Elder {
                 entries: days.iter().map(|(_, day)| day.keys).sum(),
                 days: days.len(),
             })
             .collect();
         let count = merge::taken_in(&elders, batch.keys(), batch.days().len(), MOST_DAYS);
-        let taken: Vec<(&Known, &[(usize, Day)])> =
-            known.iter().zip(counting.iter().map(Vec::as_slice)).take(count).collect();
+        let taken = &useful[..count];
         built = batch.days().iter().map(|day| Built { leaf: day.leaf, keys: keys(day) }).collect();
-        write(store, batch, &taken)?;
-        gone.extend(taken.iter().map(|(filter, _)| filter.table));
+        spoilt = write(store, batch, taken)?;
+        if spoilt.is_empty() {
+            gone.extend(taken.iter().map(|(filter, _)| filter.table));
+        }
+    }
+    if !spoilt.is_empty() {
+        // Their days are without one then, and read anew.
+        retire(&spoilt)?;
+        session::next_command();
+        return build(store);
     }
     if !gone.is_empty() || !built.is_empty() {
         retire(&gone)?;
@@ -91,6 +104,10 @@ fn keys(day: &Day) -> i64 {
 
 /// The days of a filter whose seals still hold.
 fn counting_days(filter: &Known, seals: &[Seal]) -> Vec<(usize, Day)> {
+    // What somebody has dropped or emptied answers for nothing.
+    if Pages::find(filter.table, filter.shape.pages).is_none() {
+        return Vec::new();
+    }
     let holds =
         |leaf, number| seals.iter().any(|seal: &Seal| seal.leaf == leaf && seal.number == number);
     filter
@@ -103,8 +120,13 @@ fn counting_days(filter: &Known, seals: &[Seal]) -> Vec<(usize, Day)> {
         .collect()
 }
 
-/// Writes the filter of a batch of new days and of those it takes in.
-fn write(store: Oid, batch: Batch, taken: &[(&Known, &[(usize, Day)])]) -> Result<(), Refusal> {
+/// Writes the filter of a batch of new days and of those it takes in; or comes back with the tables of those
+/// that cannot be taken in, because somebody has spoilt their pages.
+fn write(
+    store: Oid,
+    batch: Batch,
+    taken: &[(&Known, &[(usize, Day)])],
+) -> Result<Vec<Oid>, Refusal> {
     let days: Vec<Day> = batch
         .days()
         .iter()
@@ -126,13 +148,18 @@ fn write(store: Oid, batch: Batch, taken: &[(&Known, &[(usize, Day)])]) -> Resul
         }
         let table = make_table(shape.id)?;
         let done = fill(&shape, table, &mut sources)?;
+        let mut spoilt = Vec::new();
         for source in sources {
-            source.finish()?;
+            spoilt.extend(source.finish()?);
         }
-        if done {
-            return name(store, table, &shape, entries, &days);
+        if done && spoilt.is_empty() {
+            name(store, table, &shape, entries, &days)?;
+            return Ok(spoilt);
         }
         drop_table(table)?;
+        if !spoilt.is_empty() {
+            return Ok(spoilt);
+        }
     }
     Err(Refusal::Internal(format!("the keys of store {store} crowd in the filter")))
 }
@@ -157,7 +184,11 @@ fn fill(shape: &Shape, table: Oid, sources: &mut [Source]) -> Result<bool, Refus
         held.clear();
         number += 1;
     }
-    Ok(true)
+    // An entry out of order would be missing, and its key denied.
+    match next {
+        None => Ok(true),
+        Some(_) => Err(Refusal::Internal(format!("filter {table} was given entries out of order"))),
+    }
 }
 
 fn make_table(id: u64) -> Result<Oid, Refusal> {
@@ -253,6 +284,8 @@ fn drop_table(table: Oid) -> Result<(), Refusal> {
         return Ok(());
     }
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    // It may have been made a member by this very command.
+    session::next_command();
     member::leave(table);
     session::next_command();
     sql::run(&format!("DROP TABLE {}", sql::named(table)?.qualified), &[])

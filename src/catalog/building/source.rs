@@ -16,11 +16,11 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether all of it was read.
-    pub fn finish(self) -> Result<(), Refusal> {
+    /// All of it was read; or the table of the filter comes back whose pages are not what was written to them.
+    pub fn finish(self) -> Result<Option<Oid>, Refusal> {
         match self {
-            Source::Read(read) => read.finish(),
-            Source::Stored(stored) => stored.finish(),
+            Source::Read(read) => read.finish().map(|()| None),
+            Source::Stored(stored) => Ok(stored.finish()),
         }
     }
 }
@@ -54,7 +54,8 @@ pub struct Stored {
     next: u32,
     entries: Vec<Entry>,
     place: usize,
-    failed: bool,
+    /// A page is not what was written to it.
+    spoilt: bool,
 }
 
 impl Stored {
@@ -75,21 +76,23 @@ impl Stored {
             next: 0,
             entries: Vec::new(),
             place: 0,
-            failed: false,
+            spoilt: false,
         };
         stored.refill();
         Ok(stored)
     }
 
     fn refill(&mut self) {
-        while self.place == self.entries.len() && self.next < self.shape.pages && !self.failed {
+        while self.place == self.entries.len() && self.next < self.shape.pages && !self.spoilt {
             let number = self.next;
             self.next += 1;
             self.place = 0;
             // Nobody drops it: that takes the right to build, which is held.
             let asked = std::iter::once((0, &self.pages, number));
-            let (shape, entries, failed) = (&self.shape, &mut self.entries, &mut self.failed);
-            pages::read(asked, |_, page| *failed = shape.read(page, number, entries).is_none());
+            let (shape, entries, spoilt) = (&self.shape, &mut self.entries, &mut self.spoilt);
+            pages::read(asked, |_, page| {
+                *spoilt = shape.read(page, number, entries).is_none();
+            });
             let numbers = &self.numbers;
             self.entries.retain_mut(|(_, day)| {
                 let number = numbers.get(usize::from(*day)).copied().flatten();
@@ -99,10 +102,7 @@ impl Stored {
         }
     }
 
-    fn finish(self) -> Result<(), Refusal> {
-        if self.failed {
-            return Err(Refusal::Internal(format!("filter {} cannot be read", self.table)));
-        }
-        Ok(())
+    fn finish(self) -> Option<Oid> {
+        self.spoilt.then_some(self.table)
     }
 }

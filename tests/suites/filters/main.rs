@@ -2,6 +2,7 @@
 //! server makes a filter deny a key that is there.
 
 mod ddl;
+mod hurt;
 mod other_roads;
 mod roads;
 mod scene;
