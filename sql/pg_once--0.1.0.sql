@@ -77,7 +77,8 @@ CREATE TABLE once.maintenance_log (
     rows    bigint,
     took    interval,
     detail  text        NOT NULL,
-    made_by text        NOT NULL
+    made_by text        NOT NULL,
+    runner  text        NOT NULL DEFAULT ''
 );
 CREATE INDEX maintenance_log_at ON once.maintenance_log (at);
 COMMENT ON TABLE once.maintenance_log IS 'what maintenance did and who held what, newest 10,000 entries';
@@ -89,6 +90,7 @@ COMMENT ON COLUMN once.maintenance_log.rows IS 'claims concerned';
 COMMENT ON COLUMN once.maintenance_log.took IS 'how long it took';
 COMMENT ON COLUMN once.maintenance_log.detail IS 'in words';
 COMMENT ON COLUMN once.maintenance_log.made_by IS 'the role that did it';
+COMMENT ON COLUMN once.maintenance_log.runner IS 'the application_name of the session that did it, or its kind where that is empty: pg_once worker (the launcher''s), pg_once claim (a claim that lacked a leaf), pg_cron, or whatever a client calls itself';
 
 SELECT pg_catalog.pg_extension_config_dump('once.store_policy', '');
 SELECT pg_catalog.pg_extension_config_dump('once.leaf_promise', '');

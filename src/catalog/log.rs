@@ -79,9 +79,11 @@ pub fn write(store: Oid, entry: &Entry) -> Result<(), Refusal> {
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     let took = entry.took.map(|micros| sql::interval(micros.max(1))).transpose()?;
     sql::run(
-        "INSERT INTO once.maintenance_log (store, action, day, rows, took, detail, made_by) \
-         SELECT relname, $2, $3::date, $4, $5, convert_from($6, getdatabaseencoding()), \
-                pg_get_userbyid($7) FROM pg_class WHERE oid = $1",
+        "INSERT INTO once.maintenance_log (store, action, day, rows, took, detail, made_by, runner) \
+         SELECT relname, $2, $3::date, $4, $5, convert_from($6, getdatabaseencoding()), pg_get_userbyid($7), \
+                coalesce(nullif(current_setting('application_name'), ''), \
+                         (SELECT backend_type FROM pg_stat_get_activity(pg_backend_pid())), '') \
+           FROM pg_class WHERE oid = $1",
         &[
             store.into(),
             entry.action.word().into(),

@@ -162,6 +162,12 @@ impl Pass<'_> {
             return Ok(());
         }
         let now = (self.clock)();
+        self.step(store, "write the log", || {
+            for words in pauses::tell_ended(store, now)? {
+                pgrx::notice!("{}: {words}", name(store));
+            }
+            Ok(())
+        });
         let Some(policy) = cache::policy_of(store)? else { return Ok(()) };
         let pauses = pauses::of(store)?.all;
         let leaves = cache::leaves_of(store)?;

@@ -157,3 +157,49 @@ fn holds_and_the_log_go_along_in_a_dump() {
     );
     assert_eq!(dumped, ["store_policy", "leaf_promise", "store_pause", "maintenance_log"]);
 }
+
+#[test]
+fn a_hold_that_ends_by_itself_is_told_once_by_the_next_pass() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2010, 8, 2).plus(43_200.0);
+    cluster.clock().set(noon);
+    let mut s = db.session();
+    s.claim("load");
+    let ended = "SELECT detail FROM once.maintenance_log WHERE action = 'unhold' ORDER BY at";
+    // One that a person ends is told when it is.
+    s.run("SELECT once.hold('processed_events', 'by hand')");
+    s.run("SELECT once.unhold('processed_events')");
+    s.run("CALL once.maintain()");
+    assert_eq!(s.column::<String>(ended), ["windows run on"]);
+    cluster.clock().set(noon.plus(600.0));
+    s.run("SELECT once.hold('processed_events', 'replay', clock_timestamp() + interval '1 hour')");
+    s.run("CALL once.maintain()");
+    assert_eq!(s.column::<String>(ended).len(), 1);
+    cluster.clock().set(noon.plus(7_200.0));
+    for _ in 0..2 {
+        s.run("CALL once.maintain()");
+        let log: Vec<String> = s.column(ended);
+        assert_eq!(log.len(), 2, "{log:?}");
+        assert!(log[1].starts_with("the hold of 2010-08-02 12:10:"), "{log:?}");
+        assert!(log[1].contains(" ended by itself at 2010-08-02 13:10:"), "{log:?}");
+    }
+}
+
+#[test]
+fn the_log_tells_who_ran_what_a_hand_or_a_claim() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2010, 9, 6).plus(43_200.0);
+    cluster.clock().set(noon);
+    let mut s = db.session();
+    s.run("SET application_name = 'the DBA''s psql'");
+    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
+    cluster.clock().set(noon.days(20));
+    s.claim("k");
+    s.run("SET application_name = ''; SELECT once.hold('processed_events', 'r')");
+    let runners: Vec<String> =
+        s.column("SELECT action || ' ' || runner FROM once.maintenance_log GROUP BY action, runner ORDER BY min(at)");
+    let expected = ["create the DBA's psql", "create pg_once claim", "hold client backend"];
+    assert_eq!(runners, expected);
+}
