@@ -77,7 +77,8 @@ CREATE TABLE once.maintenance_log (
     rows    bigint,
     took    interval,
     detail  text        NOT NULL,
-    made_by text        NOT NULL
+    made_by text        NOT NULL,
+    runner  text        NOT NULL DEFAULT ''
 );
 CREATE INDEX maintenance_log_at ON once.maintenance_log (at);
 COMMENT ON TABLE once.maintenance_log IS 'what maintenance did and who held what, newest 10,000 entries';
@@ -89,6 +90,7 @@ COMMENT ON COLUMN once.maintenance_log.rows IS 'claims concerned';
 COMMENT ON COLUMN once.maintenance_log.took IS 'how long it took';
 COMMENT ON COLUMN once.maintenance_log.detail IS 'in words';
 COMMENT ON COLUMN once.maintenance_log.made_by IS 'the role that did it';
+COMMENT ON COLUMN once.maintenance_log.runner IS 'the application_name of the session that did it, or its kind where that is empty: pg_once worker (the launcher''s), pg_once claim (a claim that lacked a leaf), pg_cron, or whatever a client calls itself';
 
 -- Seals and filters are not dumped: they belong to this server's files, and maintenance makes them anew.
 
@@ -299,12 +301,10 @@ SELECT c.relname::text                      AS store,
         WHERE i.inhparent = p.store) l;
 COMMENT ON VIEW once.stores IS 'one row a store: owner, window, the days it has, and when a pass over it last came to its end';
 
-CREATE FUNCTION once.kept_until(store regclass) RETURNS TABLE (
-    leaf regclass, kept_until timestamptz, over_by timestamptz
-)
+CREATE FUNCTION once.kept_until(store regclass) RETURNS TABLE (leaf regclass, kept_until timestamptz)
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'kept_until_wrapper';
 COMMENT ON FUNCTION once.kept_until(regclass) IS
-    'until when each leaf of a store may hold a live claim: what was promised, and longer by the store''s pauses; over_by: claims that were to expire by then are over, where the leaf takes no more and no pause is in force';
+    'until when each leaf of a store may hold a live claim: what was promised, and longer by the store''s pauses';
 
 CREATE FUNCTION once.leaf_expiries(leaf regclass, OUT oldest timestamptz, OUT newest timestamptz) RETURNS record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'leaf_expiries_wrapper';
@@ -379,7 +379,7 @@ SELECT l.store, l.day, l.at >= (l.day + 1)::timestamp AT TIME ZONE 'UTC' AS of_d
   FROM once.maintenance_log l
  WHERE l.action IN ('postpone', 'keep') AND l.day IS NOT NULL GROUP BY 1, 2, 3),
      leaf AS (
-SELECT k.name, k.store, g.leaf, g.kept_until, g.over_by, c.relkind, c.relam, c.relpartbound IS NOT NULL
+SELECT k.name, k.store, g.leaf, g.kept_until, c.relkind, c.relam, c.relpartbound IS NOT NULL
        AND pg_catalog.pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT' AS is_default,
        p.leaf IS NULL AS by_hand, once.leaf_day(g.leaf) AS day
   FROM known k
@@ -387,10 +387,17 @@ SELECT k.name, k.store, g.leaf, g.kept_until, g.over_by, c.relkind, c.relam, c.r
   JOIN pg_catalog.pg_class c ON c.oid = g.leaf
   LEFT JOIN once.leaf_promise p ON p.leaf = g.leaf AND p.store = k.store),
      over_by_hand AS (
-SELECT l.* FROM leaf l
- WHERE l.by_hand AND l.over_by IS NOT NULL AND l.relkind = 'r'
-   AND CASE WHEN pg_catalog.has_table_privilege(l.store, 'SELECT')
-            THEN coalesce((once.leaf_expiries(l.leaf)).newest <= l.over_by, true) ELSE false END),
+-- Of a default partition that nothing was ever written to; of another leaf what the last pass that read it saw.
+SELECT l.* FROM leaf l, clock
+ WHERE l.by_hand AND l.relkind = 'r'
+   AND CASE WHEN l.is_default THEN pg_catalog.pg_relation_size(l.leaf) = 0
+            ELSE (SELECT m.detail LIKE '%was attached by hand, every claim in it is over%'
+                    FROM once.maintenance_log m CROSS JOIN (
+                         SELECT pg_catalog.format('%I.%I ', n.nspname, c.relname) AS name FROM pg_catalog.pg_class c
+                           JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = l.leaf) x
+                   WHERE m.store = l.name AND m.action = 'keep' AND pg_catalog.starts_with(m.detail, x.name)
+                     AND m.at BETWEEN clock.now - interval '2 days' AND clock.now
+                   ORDER BY m.at DESC LIMIT 1) END),
      slow AS (
 -- What keeps a claim from writing a leaf directly (src/pg/layout.rs), with the statement that takes it away:
 -- on the store, where the leaf has it from there.
@@ -536,7 +543,7 @@ SELECT 'error', l.name, 'a leaf cannot be searched, so claims fail', NULL,
  WHERE l.relkind <> 'r' OR x.indisvalid IS NOT TRUE
 UNION ALL
 SELECT 'warning', name, 'a leaf that pg_once did not make is over', NULL,
-       pg_catalog.format('every claim in %s is over, but nothing was promised for it, so that maintenance never drops it', leaf),
+       pg_catalog.format('no claim in %s is live, but nothing was promised for it, so that maintenance never drops it', leaf),
        pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', store, leaf)
   FROM over_by_hand
 UNION ALL

@@ -87,15 +87,12 @@ fn leaf_day(leaf: Oid) -> Option<Date> {
     whole.then(|| Date::saturating_from_raw(day.0))
 }
 
-/// Until when each leaf of a store may hold a live claim; and where it takes no more of them, which claims in it
-/// are over.
+/// Until when each leaf of a store may hold a live claim.
 #[pg_extern(sql = false)]
-fn kept_until(store: Oid) -> Sql<RowSet<'static, 3>> {
+fn kept_until(store: Oid) -> Sql<RowSet<'static, 2>> {
     sql(|| {
-        let leaves = raise(leaves::live_until(store, session::now()));
-        RowSet::new(leaves.into_iter().map(|(leaf, at, over_by)| {
-            [Value::Oid(leaf), Value::Instant(at), over_by.map_or(Value::Null, Value::Instant)]
-        }))
+        let leaves = raise(leaves::live_until(store));
+        RowSet::new(leaves.into_iter().map(|(leaf, at)| [Value::Oid(leaf), Value::Instant(at)]))
     })
 }
 

@@ -7,7 +7,7 @@
 
 use super::log::{self, Action, Entry};
 use super::{cache, overflow, schema, sealing, sql};
-use crate::domain::day::{DAY, Day};
+use crate::domain::day::Day;
 use crate::domain::{naming, window};
 use crate::error::Refusal;
 use crate::pg::privilege::{self, Acting, TableRight};
@@ -15,8 +15,6 @@ use crate::pg::relation::{Access, Relation};
 use crate::pg::{bounds, lock, session};
 use pgrx::pg_sys::Oid;
 use std::ffi::CString;
-
-const CENTURY: i64 = 36_525 * DAY;
 
 /// The columns of every store and leaf. The fixed-width ones come first, which saves padding.
 pub const COLUMNS: &str = "claimed_at timestamptz NOT NULL, \
@@ -251,19 +249,35 @@ pub fn count_claims(leaf: Oid, now: i64) -> Result<Option<(i64, i64)>, Refusal> 
     Ok(counts.0.zip(counts.1))
 }
 
-/// Until when each leaf of a store may hold a live claim, its pauses taken into account; and of a leaf that takes no
-/// claims any more by when those that are over now were to expire, None while a pause is in force.
-pub fn live_until(store: Oid, now: i64) -> Result<Vec<(Oid, i64, Option<i64>)>, Refusal> {
+/// Until when each leaf of a store may hold a live claim, its pauses taken into account.
+pub fn live_until(store: Oid) -> Result<Vec<(Oid, i64)>, Refusal> {
     let pauses = super::pauses::of(store)?.all;
-    let of_leaf = |leaf: &cache::Leaf| {
-        let is_past = leaf.range.to <= now && !pauses.in_force(now);
-        // There were no pauses a century ago, and a range may be open.
-        let from = leaf.range.from.max(now.saturating_sub(CENTURY));
-        let over_by = is_past.then(|| pauses.over_by(from, now));
-        (leaf.table, pauses.end(leaf.range.from, leaf.keep_until), over_by)
-    };
-    Ok(cache::leaves_of(store)?.iter().map(of_leaf).collect())
+    let end = |leaf: &cache::Leaf| (leaf.table, pauses.end(leaf.range.from, leaf.keep_until));
+    Ok(cache::leaves_of(store)?.iter().map(end).collect())
 }
+
+/// Reads a leaf that somebody attached by hand, for which nothing was promised, once a day, to see whether a claim in
+/// it is live, and writes down what there is to be said: it is never dropped. `over_by` is when a claim that is over
+/// now was to expire at the latest.
+pub fn see_by_hand(store: Oid, leaf: Oid, over_by: i64, since: i64) -> Result<(), Refusal> {
+    if !privilege::exists(leaf) {
+        return Ok(());
+    }
+    let name = sql::named(leaf)?.qualified;
+    if log::tells_of(store, Action::Keep, &name, since)? {
+        return Ok(());
+    }
+    let Some((all, live)) = count_claims(leaf, over_by)? else { return Ok(()) };
+    let detail = match live {
+        0 => format!("{name} {OVER_BY_HAND}"),
+        _ => format!("{name} was attached by hand and holds live claims"),
+    };
+    log::write(store, &Entry { rows: Some(all), ..Entry::of(Action::Keep, &detail) })
+}
+
+/// What the log says of such a leaf, as view once.health looks for it.
+const OVER_BY_HAND: &str =
+    "was attached by hand, every claim in it is over, and it is never dropped";
 
 /// When the first and the last claim of a leaf expire; None where there is none, the table is no leaf, or the
 /// caller may not read its store.

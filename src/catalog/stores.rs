@@ -116,8 +116,8 @@ const COMMENTS: [(&str, &str); 7] = [
     ("expires_at", "until when duplicates are refused"),
     ("key", "the intent, byte for byte"),
     ("effect", "which effect of the key this claim guards"),
-    ("fingerprint", "digest of the request, where one was given"),
-    ("result", "the answer that duplicates get, where one was stored"),
+    ("fingerprint", "reserved for a later version, always NULL: a digest of the request"),
+    ("result", "reserved for a later version, always NULL: the answer that duplicates get"),
 ];
 
 fn optional_interval(micros: Option<i64>) -> Result<pgrx::datum::DatumWithOid<'static>, Refusal> {

@@ -1,7 +1,8 @@
 //! A number of things as a person writes it.
 
 /// `1 leaf`, `2 leaves`.
-pub fn counted(n: i64, one: &str, more: &str) -> String {
+pub fn counted(n: impl Into<i128>, one: &str, more: &str) -> String {
+    let n = n.into();
     format!("{n} {}", if n == 1 { one } else { more })
 }
 

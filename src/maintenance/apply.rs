@@ -25,6 +25,8 @@ const PATIENCE: i32 = 2_000;
 const HOUR: Instant = DAY / 24;
 /// After which time without a pass the next one says so: a daily one may come some minutes late.
 const OVERDUE: Instant = DAY + HOUR;
+/// After which time a leaf that somebody attached is read again.
+const LOOK_AGAIN: Instant = 20 * HOUR;
 
 /// Why a pass that could not find out about an absence drops nothing.
 const UNTOLD: &str = "nobody can tell whether the store was away";
@@ -168,6 +170,12 @@ impl Pass<'_> {
             return Ok(());
         }
         let now = (self.clock)();
+        self.step(store, "write the log", || {
+            for words in pauses::tell_ended(store, now)? {
+                pgrx::notice!("{}: {words}", name(store));
+            }
+            Ok(())
+        });
         let Some(policy) = cache::policy_of(store)? else { return Ok(()) };
         let pauses = pauses::of(store)?.all;
         let leaves = cache::leaves_of(store)?;
@@ -197,6 +205,12 @@ impl Pass<'_> {
                 if !self.drop_leaf(store, leaf.table, day, over_by) {
                     break;
                 }
+            }
+            for leaf in plan::over_by_hand(&leaves, &pauses, policy.retention, now) {
+                let (over_by, since) = (pauses.over_by(leaf.range.from, now), now - LOOK_AGAIN);
+                self.step(store, "read a leaf that was attached by hand", || {
+                    leaves::see_by_hand(store, leaf.table, over_by, since)
+                });
             }
             if let Some(oldest) = leaves.last() {
                 self.step(store, "tidy up", || pauses::forget_before(store, oldest.range.from));

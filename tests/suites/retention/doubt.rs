@@ -96,8 +96,7 @@ fn weekly_maintenance_by_hand_of_a_busy_store_is_believed() {
     let cluster = clocked();
     let db = cluster.database();
     let origin = Instant::midnight(2006, 1, 5).plus(43_200.0);
-    cluster.clock().set(origin);
-    let mut s = db.session();
+    let mut s = db.session_at(origin);
     s.run("SELECT once.create_store('processed_events', retention => '3 days')");
     for week in 0..3 {
         for day in 0..7 {
@@ -118,7 +117,7 @@ fn with_absences_looked_for_as_by_default_a_leap_ahead_drops_nothing_and_ends_no
     let origin = Instant::midnight(2010, 1, 10).plus(43_200.0);
     month(&mut db.session(), cluster.clock(), origin);
     // The default of the setting, which these clusters turn off.
-    db.session().run(&format!("ALTER DATABASE {} SET pg_once.away_days = 1", db.name()));
+    db.look_for_absences(&mut db.session());
     let mut s = db.session();
     let before = days(&mut s);
     let says = |s: &mut Session, finding: &str| -> bool {

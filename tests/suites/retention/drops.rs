@@ -5,17 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant as Moment};
 
 use pg_once_tests::clock::Instant;
-use pg_once_tests::race;
+use pg_once_tests::race::{self, End};
 use pg_once_tests::shared::clocked;
-
-/// Ends what goes on beside a session, however that session ends.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
 
 #[test]
 fn claims_never_wait_for_a_drop_behind_a_reader_a_freeze_or_an_idle_transaction() {

@@ -58,8 +58,7 @@ fn days_running_out_and_maintenance_overdue_are_told_before_claims_feel_it() {
     let cluster = clocked();
     let db = cluster.database();
     let origin = Instant::midnight(2005, 4, 4).plus(43_200.0);
-    cluster.clock().set(origin);
-    let mut s = db.session();
+    let mut s = db.session_at(origin);
     s.run("SELECT once.create_store('s', retry_horizon => '3 days')");
     s.run("CALL once.maintain()");
     cluster.clock().set(origin.days(1).plus(60.0));
@@ -136,8 +135,7 @@ fn the_log_tells_of_every_leaf_and_is_bounded() {
     let cluster = clocked();
     let db = cluster.database();
     let origin = Instant::midnight(2007, 4, 4).plus(43_200.0);
-    cluster.clock().set(origin);
-    let mut s = db.session();
+    let mut s = db.session_at(origin);
     s.run("SELECT once.create_store('s', retention => '1 hour')");
     s.run("SELECT once.claim_many(ARRAY['a', 'b', 'c'], store => 's')");
     cluster.clock().set(origin.days(1));

@@ -6,19 +6,10 @@ use std::time::Duration;
 
 use pg_once_tests::database::Database;
 use pg_once_tests::hang::{self, Signal};
-use pg_once_tests::race;
+use pg_once_tests::race::{self, End};
 use pg_once_tests::session::Session;
 use pg_once_tests::shared::database;
 use pg_once_tests::wait;
-
-/// Ends what goes on beside a session, however that session ends.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
 
 /// A store with today and tomorrow alone, a default partition and two neighbours.
 fn store(db: &Database<'_>) -> Session {

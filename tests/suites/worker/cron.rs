@@ -237,6 +237,9 @@ fn jobs_run_in_their_databases_once_those_of_a_role_that_is_gone_are_deleted() {
             "SELECT count(DISTINCT jobid) FROM cron.job_run_details WHERE status = 'succeeded'",
         ) == 2
     });
+    let runner: String =
+        app.get("SELECT runner FROM once.maintenance_log ORDER BY at DESC LIMIT 1");
+    assert_eq!(runner, "pg_cron");
     let runs: Vec<String> = home.column(
         "SELECT DISTINCT concat_ws(' ', database, username, status) FROM cron.job_run_details
           WHERE status IN ('succeeded', 'failed') AND username <> 'leaver' ORDER BY 1",

@@ -28,6 +28,9 @@ fn a_standby_has_no_launcher_and_a_quiet_log_and_maintains_once_it_is_promoted()
     // The day is taken away after the promotion: only a launcher there can bring it back.
     maintained(&mut there);
     assert_eq!(processes(&mut there, "pg_once launcher").len(), 1);
+    let runner: String =
+        there.get("SELECT runner FROM once.maintenance_log ORDER BY at DESC LIMIT 1");
+    assert_eq!(runner, "pg_once worker");
 }
 
 #[test]
