@@ -148,6 +148,7 @@ CREATE TABLE once.filter_day (
     leaf   regclass NOT NULL,
     seal   bigint   NOT NULL,
     keys   bigint   NOT NULL,
+    newest timestamptz,
     PRIMARY KEY (filter, place)
 );
 COMMENT ON TABLE once.filter_day IS 'the days of each filter';
@@ -156,6 +157,7 @@ COMMENT ON COLUMN once.filter_day.place IS 'number of the day in the filter, fro
 COMMENT ON COLUMN once.filter_day.leaf IS 'the partition that holds the day';
 COMMENT ON COLUMN once.filter_day.seal IS 'the seal of the leaf that it was built under: it answers for no other';
 COMMENT ON COLUMN once.filter_day.keys IS 'claims of the day';
+COMMENT ON COLUMN once.filter_day.newest IS 'when the last of them expires, pauses left out';
 
 SELECT pg_catalog.pg_extension_config_dump('once.store_policy', '');
 SELECT pg_catalog.pg_extension_config_dump('once.leaf_promise', '');

@@ -22,7 +22,7 @@ fn void_filter(fired: Fired) -> Sql<Passed> {
         let Some(table) = fired.table() else {
             return raise(Err(Refusal::NotATrigger));
         };
-        if fired.may_bring_a_key() {
+        if fired.may_bring_news() {
             raise(filters::void(table));
         }
         fired.pass()

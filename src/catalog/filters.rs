@@ -13,6 +13,7 @@
 
 use super::cache::Leaf;
 use super::schema;
+use crate::domain::day::Instant;
 use crate::domain::filter::Shape;
 use crate::error::Refusal;
 use crate::pg::layout::key_columns_of;
@@ -204,8 +205,23 @@ pub struct Known {
     pub shape: Shape,
     /// It is to be dropped.
     pub retired: bool,
-    /// Its days: number in the filter, leaf, seal, entries.
-    pub days: Vec<(usize, Oid, i64, i64)>,
+    /// Its days.
+    pub days: Vec<KnownDay>,
+}
+
+/// A day of a filter as the catalog has it.
+#[derive(Clone, Copy)]
+pub struct KnownDay {
+    /// Its number in the filter.
+    pub place: usize,
+    /// The leaf.
+    pub leaf: Oid,
+    /// The number of the seal it was built under.
+    pub seal: i64,
+    /// The claims in it.
+    pub keys: i64,
+    /// When the last of them expires, pauses left out; None where there is none.
+    pub newest: Option<Instant>,
 }
 
 /// The filters of a store, youngest first.
@@ -233,7 +249,7 @@ pub fn known(store: Oid) -> Result<Vec<Known>, Refusal> {
         if let (Some(filter), Some(day), Some(leaf), Some(seal), Some(keys)) =
             (filter, day, row.oid(2), row.integer(3), row.integer(4))
         {
-            filter.days.push((day, leaf, seal, keys));
+            filter.days.push(KnownDay { place: day, leaf, seal, keys, newest: row.instant(5) });
         }
     });
     Ok(known)
@@ -260,7 +276,7 @@ pub fn load(store: Oid, leaves: &[Leaf]) -> Result<Filters, Refusal> {
     let mut filters = Vec::new();
     for Known { table, shape, days, .. } in known.into_iter().filter(|filter| !filter.retired) {
         let mut places = Vec::new();
-        for (day, leaf, number, _) in days {
+        for KnownDay { place: day, leaf, seal: number, .. } in days {
             let sealed = seals.iter().any(|seal| seal.leaf == leaf && seal.number == number);
             let place = leaves.iter().position(|known| sealed && known.table == leaf);
             if places.len() <= day {
@@ -279,6 +295,34 @@ pub fn load(store: Oid, leaves: &[Leaf]) -> Result<Filters, Refusal> {
     }
     let unanswered = (0..leaves.len()).filter(|&place| !answered[place]).collect();
     Ok(Filters { filters, unanswered, answered })
+}
+
+/// What is known of a leaf's claims by its seal: that one, how many there are, and when the last expires.
+#[derive(Clone, Copy)]
+pub struct Content {
+    /// The seal.
+    pub seal: Seal,
+    /// The claims.
+    pub keys: i64,
+    /// When the last of them expires, pauses left out; None where there is none.
+    pub newest: Option<Instant>,
+}
+
+/// What a leaf holds, if that is known without reading it.
+pub fn content_of(store: Oid, leaf: &Leaf) -> Result<Option<Content>, Refusal> {
+    let seal = seals(store, std::slice::from_ref(leaf))?.first().copied();
+    let known = known(store)?;
+    let days = known.iter().flat_map(|filter| &filter.days);
+    Ok(seal.and_then(|seal| {
+        let mut days = days.filter(|day| (day.leaf, day.seal) == (seal.leaf, seal.number));
+        days.next().map(|day| Content { seal, keys: day.keys, newest: day.newest })
+    }))
+}
+
+/// Whether a seal of a leaf still holds.
+pub fn holds(store: Oid, leaf: &Leaf, seal: Seal) -> Result<bool, Refusal> {
+    let now = seals(store, std::slice::from_ref(leaf))?;
+    Ok(now.iter().any(|now| now.number == seal.number))
 }
 
 /// A row is about to be added to a leaf past the claim protocol: no filter answers for the leaf any more, from
