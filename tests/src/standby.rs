@@ -1,5 +1,7 @@
 //! A streaming standby of a cluster.
 
+use std::path::{Path, PathBuf};
+
 use crate::cluster::Cluster;
 use crate::session::Session;
 use crate::{account, wait, warden};
@@ -16,6 +18,29 @@ impl Cluster {
         standby.configure(&format!("unix_socket_directories = '{}'\n", standby.folder().display()));
         standby.start();
         standby
+    }
+}
+
+impl Cluster {
+    /// A base backup of this cluster, in a folder of its own.
+    pub fn backup(&self) -> PathBuf {
+        let folder = warden::folder("b");
+        let mut backup = self.client("pg_basebackup");
+        backup.args(["-X", "none", "--checkpoint=fast", "--no-sync", "-D"]);
+        account::run(backup.arg(folder.join("data")));
+        folder
+    }
+
+    /// A cluster made of a copy of a backup of this one, not started yet, that will recover by the settings
+    /// it is given.
+    pub fn restored(&self, backup: &Path) -> Cluster {
+        let folder = warden::folder("r");
+        account::run(account::command("cp").arg("-a").arg(backup.join("data")).arg(&folder));
+        let copy = Cluster::adopt(self.server(), folder);
+        copy.configure(&format!("unix_socket_directories = '{}'\n", copy.folder().display()));
+        let signal = copy.folder().join("data/recovery.signal");
+        account::run(account::command("touch").arg(signal));
+        copy
     }
 }
 

@@ -211,3 +211,77 @@ fn there_are_few_filters_and_no_entry_is_written_often() {
         assert!(most <= 6 && average < 4.0 && writes < 6.5, "{window}: {most} {average} {writes}");
     }
 }
+
+/// A filter of everything that is in these, by a merge: what [`super::merge::next`] gives, with days numbered on.
+fn merged(id: u64, parts: &[(Shape, Vec<Vec<u8>>, Vec<Entry>, usize)]) -> (Shape, Vec<Vec<u8>>) {
+    let entries: u64 = parts.iter().map(|(_, _, held, _)| held.len() as u64).sum();
+    let days: usize = parts.iter().map(|(.., days)| days).sum();
+    let whole = Shape::fit(id, entries, days, 0);
+    let mut first = 0;
+    let mut sources = Vec::new();
+    for (shape, pages, held, days) in parts {
+        let mut all = Vec::new();
+        if whole.takes(shape) {
+            let mut some = Vec::new();
+            for (page, number) in pages.iter().zip(0..) {
+                shape.read(page, number, &mut some).expect("it is the page");
+                all.extend(some.iter().map(|&(hash, day)| (hash, day + first)));
+            }
+            assert_eq!(all.len(), held.len(), "no entry is lost");
+        } else {
+            all.extend(held.iter().map(|&(hash, day)| (hash, day + first)));
+        }
+        sources.push(Sorted::new(all));
+        first += *days as u8;
+    }
+    build(id, &mut sources, entries, days)
+}
+
+/// However days of any size are put together, one by one, no key of theirs is denied. `PG_ONCE_LONG=1` asks a
+/// hundred million times.
+#[test]
+fn no_filter_denies_a_key_of_its_set() {
+    let wanted: u64 =
+        if std::env::var_os("PG_ONCE_LONG").is_some() { 100_000_000 } else { 2_000_000 };
+    let (mut asked, mut maybe, mut seed) = (0_u64, [0_u64; 2], 0);
+    while asked < wanted {
+        seed += 1;
+        let mut next = 0;
+        let mut random = |below: u64| {
+            next += 1;
+            hash(seed << 32 | next) % below
+        };
+        // Days, each with keys of its own and some that the one before has too.
+        let mut parts = Vec::new();
+        let mut begin = seed << 40;
+        for _ in 0..1 + random(6) {
+            let days = 1 + random(20) as usize;
+            let mut held: Vec<Entry> = Vec::new();
+            for day in 0..days {
+                let size = [0, 1, random(50), random(3_000), random(30_000)][random(5) as usize];
+                let back = begin.saturating_sub(random(20));
+                held.extend((back..begin + size).map(|key| (hash(key), day as u8)));
+                begin += size;
+            }
+            let (shape, pages) =
+                build(seed, &mut [Sorted::new(held.clone())], held.len() as u64, days);
+            parts.push((shape, pages, held, days));
+        }
+        let (shape, pages) = merged(seed, &parts);
+        let mut first = 0;
+        for (_, _, held, days) in &parts {
+            for &(hash, day) in held {
+                let found = answer(&shape, &pages, hash);
+                assert!(found.contains(&(day + first)), "seed {seed}: {hash:x} of day {day}");
+            }
+            asked += held.len() as u64;
+            first += *days as u8;
+        }
+        for other in 0..2_000 {
+            maybe[0] += 1;
+            maybe[1] += u64::from(!answer(&shape, &pages, hash(other)).is_empty());
+        }
+    }
+    println!("{asked} look-ups; of {} others {} maybe", maybe[0], maybe[1]);
+    assert!(maybe[1] * 30 < maybe[0], "a filter that never denies proves nothing: {maybe:?}");
+}

@@ -7,21 +7,6 @@ use pg_once_tests::wait;
 
 use crate::scene::{LEAF, OTHER, Scene, claim, noon, sealed, smuggle};
 
-/// Every key of both sealed days and of today is refused, whatever the filters look like.
-#[track_caller]
-fn refuses_all(scene: &mut Scene<'_>) {
-    for s in [&mut scene.claimer, &mut scene.db.session()] {
-        let again: i64 = s.get(
-            "SELECT count(*) FILTER (WHERE claimed) FROM once.claim_many(ARRAY(
-                 SELECT 'day' || d || '-' || g FROM generate_series(2, 4) d, generate_series(1, 40) g), '200 days')",
-        );
-        assert_eq!(again, 0);
-        for key in ["day2-1", "day2-40", "day3-7", "day4-7"] {
-            assert!(!claim(s, key), "{key}");
-        }
-    }
-}
-
 fn filter(scene: &mut Scene<'_>) -> String {
     scene.dba.get("SELECT pages_in::text FROM once.filter WHERE NOT retired")
 }
@@ -35,18 +20,18 @@ fn hurt(statements: &[&str]) {
     let table = filter(&mut scene);
     for statement in statements {
         scene.dba.run(&statement.replace("FILTER", &table));
-        refuses_all(&mut scene);
+        scene.refuses_all();
     }
     assert!(claim(&mut scene.claimer, "new"));
     scene.dba.run("CALL once.maintain()");
-    refuses_all(&mut scene);
+    scene.refuses_all();
     cluster.clock().set(noon(5));
     assert!(claim(&mut scene.claimer, "on the 5th"));
     // One pass may only put away what cannot be read.
     scene.dba.run("CALL once.maintain()");
-    refuses_all(&mut scene);
+    scene.refuses_all();
     scene.dba.run("CALL once.maintain()");
-    refuses_all(&mut scene);
+    scene.refuses_all();
     let answered = sealed(&mut scene.dba);
     assert_eq!(answered, [LEAF, OTHER, "once.processed_events_20110504"]);
     let key = scene.denied();
@@ -141,7 +126,7 @@ fn everything_vacuumed_full_while_sixteen_claim() {
     });
     println!("{claims:?} claims beside it");
     assert!(claims[1..].iter().all(|count| *count > 3), "{claims:?}");
-    refuses_all(&mut scene);
+    scene.refuses_all();
 }
 
 #[test]
@@ -167,14 +152,14 @@ fn a_filter_is_not_dropped_under_a_claim_that_is_deciding_and_no_claim_waits_for
     assert!(scene.dba.get::<i64>(retired) > 0, "nothing was taken in");
     assert!(scene.dba.get::<i64>(tables) > before, "dropped under a claim that may be reading it");
     scene.claimer.run("SET lock_timeout = '5s'");
-    refuses_all(&mut scene);
+    scene.refuses_all();
     assert!(claim(&mut scene.claimer, "new meanwhile"));
     assert!(!claim(&mut scene.claimer, "voids it"));
     gate.run("SELECT pg_advisory_unlock(7)");
     assert!(slow.join().1);
     scene.dba.run("CALL once.maintain()");
     assert_eq!(scene.dba.get::<i64>(retired), 0, "put away once the claim had its answer");
-    refuses_all(&mut scene);
+    scene.refuses_all();
 }
 
 #[test]
@@ -226,7 +211,7 @@ fn seals_that_a_dba_voids_by_hand_are_not_trusted_by_a_new_session() {
     let mut scene = Scene::new(&cluster);
     scene.dba.run("UPDATE once.leaf_seal SET voided = true");
     assert_eq!(sealed(&mut scene.dba), [""; 0]);
-    refuses_all(&mut scene);
+    scene.refuses_all();
     scene.dba.run("CALL once.maintain()");
     assert_eq!(sealed(&mut scene.dba), [LEAF, OTHER]);
 }

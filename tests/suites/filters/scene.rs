@@ -6,7 +6,9 @@ use pg_once_tests::cluster::Cluster;
 use pg_once_tests::database::Database;
 use pg_once_tests::session::Session;
 use pg_once_tests::shared::clocked;
+use pg_once_tests::wait;
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The leaf that rows are smuggled into.
 pub(crate) const LEAF: &str = "once.processed_events_20110502";
@@ -55,6 +57,26 @@ impl<'c> Scene<'c> {
         Scene { cluster, db, dba, claimer }
     }
 
+    /// New sessions in place of those that a crash has ended.
+    #[track_caller]
+    pub(crate) fn reopen(&mut self) {
+        let mut dba = None;
+        wait::until("the server is back", || {
+            dba = Session::try_open(self.db.endpoint()).ok();
+            dba.is_some()
+        });
+        self.dba = dba.expect("just seen");
+        self.claimer = self.db.session();
+    }
+
+    /// Every key of the first days is refused to those who knew the filters, to others, and in batches.
+    #[track_caller]
+    pub(crate) fn refuses_all(&mut self) {
+        for s in [&mut self.claimer, &mut self.db.session()] {
+            refuses_all(s);
+        }
+    }
+
     /// A key that no filter takes for one of its own, so that a filter that is wrongly asked denies it.
     #[track_caller]
     pub(crate) fn denied(&mut self) -> String {
@@ -67,10 +89,10 @@ impl<'c> Scene<'c> {
     pub(crate) fn refuses(&mut self, key: &str) {
         assert!(!claim(&mut self.claimer, key), "claimed again by a session that knew the filters");
         let mut fresh = self.db.session();
-        let many = fresh.claim_many(&[key, "never seen by anybody"]);
+        let new = unseen("new");
+        let many = fresh.claim_many(&[key, &new]);
         assert!(!many[0].1, "claimed again in a batch");
         assert!(many[1].1, "a new key is refused");
-        fresh.run("DELETE FROM once.processed_events WHERE key = 'never seen by anybody'");
         assert!(!claim(&mut fresh, key), "claimed again by a new session");
         assert_eq!(fresh.claimed_twice("once.processed_events"), [""; 0]);
     }
@@ -112,6 +134,19 @@ pub(crate) fn by(road: impl FnOnce(&mut Scene<'_>, &str)) {
     scene.sealed_anew(&key, 2);
 }
 
+/// Every key of the scene's last two sealed days and of the day after them is refused.
+#[track_caller]
+pub(crate) fn refuses_all(s: &mut Session) {
+    let again: i64 = s.get(
+        "SELECT count(*) FILTER (WHERE claimed) FROM once.claim_many(ARRAY(
+             SELECT 'day' || d || '-' || g FROM generate_series(2, 4) d, generate_series(1, 40) g), '200 days')",
+    );
+    assert_eq!(again, 0);
+    for key in ["day2-1", "day2-40", "day3-7", "day4-7"] {
+        assert!(!claim(s, key), "{key}");
+    }
+}
+
 /// The leaves that filters answer for.
 #[track_caller]
 pub(crate) fn sealed(s: &mut Session) -> Vec<String> {
@@ -124,17 +159,19 @@ pub(crate) fn claim(s: &mut Session, key: &str) -> bool {
     s.get_with("SELECT once.claim_once($1::text, '200 days')", &[&key])
 }
 
-/// A key that no filter takes for one of its own.
+/// A key that no other call of this gives.
+pub(crate) fn unseen(word: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{word}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A key that nobody has yet and no filter takes for one of its own.
 #[track_caller]
 pub(crate) fn denied(s: &mut Session) -> String {
-    (0..)
-        .map(|n| format!("smuggled-{n}"))
-        .find(|key| {
-            s.get_with::<i64>(
-                "SELECT count(*) FROM once.filter_probe('processed_events', $1)",
-                &[key],
-            ) == 0
-        })
+    let maybe = "SELECT count(*) FROM once.filter_probe('processed_events', $1)";
+    (0..100)
+        .map(|_| unseen("smuggled"))
+        .find(|key| s.get_with::<i64>(maybe, &[key]) == 0)
         .expect("a filter denies nearly everything")
 }
 

@@ -27,6 +27,21 @@ type Claimed = Result<Option<Window>, Failure>;
 /// A claim that waits: its name, and the thread that will bring the session and the answer back.
 type Waiting = (Name, Background<Claimed>);
 
+/// What is made of the filters of days that are over; a third of all seeds each.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Filters {
+    On,
+    Off,
+    /// After each pass about half of the sealed days are voided again.
+    Half,
+}
+
+impl Filters {
+    fn of(seed: u64) -> Filters {
+        [Filters::On, Filters::Off, Filters::Half][(seed % 3) as usize]
+    }
+}
+
 /// How often what was asked of the server; a schedule that never waits proves little.
 #[derive(Debug, Default)]
 struct Tally {
@@ -36,6 +51,9 @@ struct Tally {
     unserializable: usize,
     woken: usize,
     batches: usize,
+    /// Sealed days at passes, and those that were voided.
+    sealed: usize,
+    voided: usize,
 }
 
 impl Tally {
@@ -59,6 +77,7 @@ struct Schedule<'a> {
     random: StdRng,
     said: Vec<String>,
     tally: Tally,
+    filters: Filters,
     /// Before this the clock does not go back: maintenance may have dropped what ended before.
     floor: f64,
 }
@@ -80,6 +99,11 @@ fn claim(s: &mut Session, name: &Name, ttl: &str, wait: bool) -> Claimed {
 
 impl<'a> Schedule<'a> {
     fn new(cluster: &'a Cluster, db: &Database<'a>, seed: u64) -> Schedule<'a> {
+        let filters = Filters::of(seed);
+        if filters == Filters::Off {
+            let name = db.name();
+            db.session().run(&format!("ALTER DATABASE {name} SET pg_once.filters = off"));
+        }
         Schedule {
             cluster,
             observer: db.session(),
@@ -89,6 +113,7 @@ impl<'a> Schedule<'a> {
             random: StdRng::seed_from_u64(seed),
             said: Vec::new(),
             tally: Tally::default(),
+            filters,
             floor: f64::MIN,
         }
     }
@@ -122,7 +147,7 @@ impl<'a> Schedule<'a> {
             (0..=29, None) | (0..=54, Some(_)) => self.claim_one(n),
             (30..=36, None) | (55..=61, Some(_)) => self.claim_batch(n),
             (37..=44, None) | (62..=64, Some(_)) => self.move_clock(),
-            (45..=46, None) => self.maintain(n),
+            (45..=49, None) => self.maintain(n),
             (_, None) => self.begin(n),
             (65..=74, Some(_)) => self.savepoint(n),
             (75..=81, Some(depth)) if depth > 0 => self.rollback_to(n, depth),
@@ -179,6 +204,23 @@ impl<'a> Schedule<'a> {
         // In the order given, so that no answer is on its way while the clock is looked at.
         self.run(n, "CALL once.maintain()");
         self.floor = self.now();
+        let sealed: Vec<String> = self.observer.column(
+            "SELECT leaf::text FROM once.sealed_leaves('once.processed_events') ORDER BY 1",
+        );
+        self.tally.sealed += sealed.len();
+        for leaf in sealed {
+            if self.filters == Filters::Half && self.random.random_bool(0.5) {
+                self.say(format!("{leaf} is voided"));
+                self.tally.voided += 1;
+                // By a row that does not even come to be.
+                self.observer.run(&format!(
+                    "BEGIN; INSERT INTO {leaf} SELECT d, d, 'void', 'void' FROM
+                        (SELECT timestamptz '2019-01-30 00:00+00' + g * interval '1 day' AS d FROM generate_series(0, 400) g) x
+                      WHERE '{leaf}' = 'once.processed_events_' || to_char(d AT TIME ZONE 'UTC', 'YYYYMMDD');
+                     ROLLBACK"
+                ));
+            }
+        }
     }
 
     /// Small steps at any time, over midnight too, and back by a little, but not to before the last
@@ -267,11 +309,12 @@ fn random_schedules_agree_with_the_model() {
     let cluster = clocked();
     let seeds: Vec<u64> = match std::env::var("PG_ONCE_SEED") {
         Ok(seed) => vec![seed.parse().expect("PG_ONCE_SEED is a number")],
-        Err(_) => (0..12).map(|_| rand::rng().random()).collect(),
+        // Four of each kind.
+        Err(_) => (0..12).map(|n| rand::rng().random::<u64>() / 3 / 2 * 3 + n % 3).collect(),
     };
     let mut tallies = Vec::new();
     for seed in seeds {
-        println!("PG_ONCE_SEED={seed}");
+        println!("PG_ONCE_SEED={seed}, filters {:?}", Filters::of(seed));
         let db = cluster.database();
         cluster.clock().set(Instant::midnight(2019, 1, 30).plus(80_000.0));
         let mut schedule = Schedule::new(&cluster, &db, seed);
@@ -290,5 +333,10 @@ fn random_schedules_agree_with_the_model() {
         let (unserializable, batches) = (sum(|t| t.unserializable), sum(|t| t.batches));
         assert!(claimed > 200 && refused > 200 && waits > 50, "too tame to prove anything");
         assert!(unserializable > 5 && batches > 50, "too tame to prove anything");
+        let (sealed, voided) = (sum(|t| t.sealed), sum(|t| t.voided));
+        assert!(
+            sealed > 20 && voided > 5,
+            "too few sealed days to prove anything: {sealed}, {voided}"
+        );
     }
 }
