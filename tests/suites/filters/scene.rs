@@ -60,6 +60,7 @@ impl<'c> Scene<'c> {
     /// New sessions in place of those that a crash has ended.
     #[track_caller]
     pub(crate) fn reopen(&mut self) {
+        wait::until("the crash is noticed", || self.dba.try_run("SELECT 1").is_err());
         let mut dba = None;
         wait::until("the server is back", || {
             dba = Session::try_open(self.db.endpoint()).ok();

@@ -46,15 +46,14 @@ fn all_there(s: &mut Session, sizes: &[i64]) {
 fn days_of_every_size_read_in_parts_and_whole() {
     let cluster = clocked();
     let sizes = [0, 1, 10, 200_000, 3, 5_000];
-    for memory in ["64kB", "1MB", "64MB"] {
+    // The least that a server allows.
+    let least = if cluster.server().major >= 17 { "64kB" } else { "1MB" };
+    for memory in [least, "2MB", "64MB"] {
         let db = cluster.database();
         let mut s = db.session();
         days(&mut s, cluster.clock(), &sizes, &format!("SET maintenance_work_mem = '{memory}'"));
-        assert_eq!(
-            sealed(&mut s).len(),
-            sizes.iter().filter(|size| **size > 0).count(),
-            "{memory}"
-        );
+        // An empty one, made ahead, too.
+        assert_eq!(sealed(&mut s).len(), sizes.len(), "{memory}");
         all_there(&mut s, &sizes);
         all_there(&mut db.session(), &sizes);
         // A row that comes to the large day, and what it looks like once it is read anew.
