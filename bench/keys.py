@@ -1,47 +1,49 @@
-"""Keys for a run: natural ones (`order-123456789:paid`), random UUIDs as text, short ones (`evt-1234567890`).
+"""Keys by number: natural ones (`order-123456789:paid`, 20 bytes) and random UUIDs as text (36 bytes).
 
-Rule: no key comes twice in a run, in no order, and the same seed gives the same keys.
+Rule: a slot (a day of a store, or one of those from which new keys come) and a number in it make a
+key, here and in load.sql alike, and no two make the same.
 """
 
+import hashlib
 import random
-import uuid
-from collections import defaultdict
+
+SLOTS, NEW = 128, 90        # slots 0..89: so many days ago; 90..127: new keys
+A_SLOT = 1_000_000
+STRIDE = 7
 
 
-def natural(count, seed):
-    """An order number and what happened to it; 20 bytes."""
-    numbers = random.Random(seed).sample(range(10**9), count)
-    return [f"order-{number:09d}:paid" for number in numbers]
+def natural(slot, number):
+    """An order number and what happened to it; the numbers of a slot are spread over all of them."""
+    spread = number * STRIDE + ((number * 40503) >> 3) % STRIDE
+    return f"order-{slot + SLOTS * spread:09d}:paid"
 
 
-def random_uuid(count, seed):
-    """Version 4, 36 bytes."""
-    source = random.Random(seed)
-    return [str(uuid.UUID(int=source.getrandbits(128), version=4)) for _ in range(count)]
+def uuid(slot, number):
+    """Version 4."""
+    m = hashlib.md5(f"{slot}-{number}".encode()).hexdigest()
+    return f"{m[:8]}-{m[8:12]}-4{m[13:16]}-a{m[17:20]}-{m[20:32]}"
 
 
-def short(count, seed):
-    """An event number; 14 bytes."""
-    return [f"evt-{number:010d}" for number in random.Random(seed).sample(range(10**10), count)]
-
-
-MAKERS = {"natural": natural, "uuid": random_uuid, "short": short}
+MAKERS = {"natural": natural, "uuid": uuid}
 
 
 class Supply:
-    """Hands out new keys, and duplicates of keys that the same pair of tables was given."""
+    """Hands out keys of one kind: new ones in random order, each once in a run, and ones that a day was filled with."""
 
-    def __init__(self, kind, count, seed):
-        self._keys = iter(MAKERS[kind](count, seed))
-        self._given = defaultdict(list)
-        self._random = random.Random(seed + 1)
+    def __init__(self, kind, seed):
+        self._make = MAKERS[kind]
+        self._random = random.Random(seed)
+        self._new = self._numbers()
 
-    def new(self, pair, count):
+    def _numbers(self):
+        for slot in range(NEW, SLOTS):
+            for number in self._random.sample(range(A_SLOT), A_SLOT):
+                yield slot, number
+
+    def new(self, count):
         """Keys that no table has yet."""
-        keys = [next(self._keys) for _ in range(count)]
-        self._given[pair] += keys
-        return keys
+        return [self._make(*next(self._new)) for _ in range(count)]
 
-    def claimed(self, pair, count):
-        """Keys that the pair was given before, from all of the run and in no order."""
-        return self._random.sample(self._given[pair], count)
+    def of_day(self, days_ago, rows, count):
+        """Keys of a day that was filled with so many rows."""
+        return [self._make(days_ago, number) for number in self._random.choices(range(rows), k=count)]

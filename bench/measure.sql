@@ -3,10 +3,6 @@
 -- Rule: what is timed is the loop alone; keys are ready in memory before the clock is read, and the
 -- commit comes after: one for all keys, on both sides.
 
-CREATE EXTENSION IF NOT EXISTS pg_once;
-DROP SCHEMA IF EXISTS bench CASCADE;
-CREATE SCHEMA bench;
-
 CREATE UNLOGGED TABLE bench.input (part text PRIMARY KEY, keys text[] NOT NULL);
 ALTER TABLE bench.input ALTER COLUMN keys SET STORAGE EXTERNAL;
 
@@ -56,12 +52,3 @@ BEGIN
         'own_wal_bytes', coalesce((plan #>> '{0,Plan,WAL Bytes}')::bigint, 0),
         'full_page_images', coalesce((plan #>> '{0,Plan,WAL FPI}')::bigint, 0));
 END $$;
-
--- All that bears on the work; vacuum_truncate, which leaves have, only tells VACUUM not to lock them.
-CREATE FUNCTION bench.layout(wanted regclass) RETURNS text LANGUAGE sql AS $$
-    SELECT string_agg(concat_ws(' ', attname, atttypid::regtype, attcollation, attnotnull, attstorage, attcompression), ', ' ORDER BY attnum)
-           || '; ' || (SELECT string_agg(concat_ws(' ', indisprimary, indisunique, indkey, indcollation, x.reloptions), ', ')
-                         FROM pg_index JOIN pg_class x ON x.oid = indexrelid WHERE indrelid = wanted)
-           || '; ' || (SELECT concat_ws(' ', relpersistence, nullif(array_remove(reloptions, 'vacuum_truncate=false'), '{}')) FROM pg_class WHERE oid = wanted)
-      FROM pg_attribute WHERE attrelid = wanted AND attnum > 0 AND NOT attisdropped
-$$;

@@ -1,98 +1,98 @@
-"""From samples to figures: medians, spread, ratios, and whether each target is met.
+"""Results as a table, as JSON and as charts.
 
-Rules: a target for time is judged by the median of the ratios of the rounds, in each of which both
-sides ran next to each other. A target for WAL is judged by the bytes of all rounds together: they are
-counted, not timed, and rounds in which many index pages split outweigh others by their nature. None
-means none: not one byte in any round.
+Rule: every row of targets.rows is shown, whatever it holds, and so is every figure it was made of.
 """
 
 import json
 import os
 from statistics import median
 
-from works import PLANS, WORKS, wal_target
+import charts
+import targets
+from targets import Figures
 
-TIME, WAL = "server time, us a key", "WAL, bytes a key"
-
-
-def _spread(values):
-    return {"median": median(values), "mean": sum(values) / len(values), "min": min(values), "max": max(values)}
-
-
-def _row(what, work, kind, once, plain, target):
-    """One line of the table; once and plain are figures a key, one a round, in the same order."""
-    row = {"what": what, "work": work.label, "keys": kind, "keys_a_round": work.keys, "once": _spread(once), "plain": _spread(plain)}
-    if min(plain) > 0:
-        row["ratio"] = _spread([a / b for a, b in zip(once, plain)])
-        row["ratio_of_medians"] = median(once) / median(plain)
-        row["ratio_of_totals"] = sum(once) / sum(plain)
-    if target is not None:
-        judged = row["ratio"]["median"] if what == TIME else max(once) if target == 0 else row["ratio_of_totals"]
-        row.update(target=target, judged=judged, met=judged <= target)
-    return row
+SIDES = {"once": "pg_once", "plain": "(a)", "hand": "(b)", "sorted": "(d)"}
+WORKS = {"new": "new key", "today": "duplicate of today", "oldest": "duplicate of the oldest day", "array": "array"}
 
 
-def rows(results):
-    """Every line of the table, for {kind of keys: what rounds.run returned}."""
-    made = []
-    for what in (TIME, WAL):
-        for kind, result in results.items():
-            for work in (work for work in WORKS if work.name in PLANS[kind]):
-                # None at all is asked of the backend, where no other process can spoil it; volume, of the WAL itself.
-                figure, unit, target = ("seconds", 1e6, work.time) if what == TIME else \
-                    ("own_wal_bytes" if work.duplicate else "wal_bytes", 1, wal_target(work, kind))
-                once, plain = ([s[figure] * unit / s["keys"] for s in result["samples"]
-                                if (s["work"], s["side"]) == (work.name, side)] for side in ("once", "plain"))
-                made.append(_row(what, work, kind, once, plain, target))
-    return made
+def _number(value):
+    """Three figures, or all before the point."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}" if value else "0"
 
 
-def _figure(spread, digits):
-    return f"{spread['median']:.{digits}f} ({spread['min']:.{digits}f}..{spread['max']:.{digits}f})"
-
-
-def table(made):
-    """The lines as a person reads them: median (smallest..largest) of the rounds."""
+def table(rows):
+    """The judged lines: median or what is judged (smallest..largest)."""
     lines = []
-    for what, digits in ((TIME, 2), (WAL, 1)):
-        second = "of medians" if what == TIME else "of totals"
-        lines += [what, f"{'':29} {'keys':8} {'pg_once':22} {'ON CONFLICT':22} {'ratio of each round':20} {second:11} target"]
-        for row in (row for row in made if row["what"] == what):
-            ratio = other = "-"
-            if "ratio" in row:
-                ratio = _figure(row["ratio"], 2)
-                other = f"{row['ratio_of_medians' if what == TIME else 'ratio_of_totals']:.3f}"
-            target = ""
-            if "target" in row:
-                target = ("= 0   " if row["target"] == 0 else f"<= {row['target']:.2f}") + ("  met" if row["met"] else "  MISSED")
-            lines.append(f"{row['work']:29} {row['keys']:8} {_figure(row['once'], digits):22} "
-                         f"{_figure(row['plain'], digits):22} {ratio:20} {other:11} {target}".rstrip())
-        lines.append("")
+    for row in rows:
+        lines.append(f"{row.name}: {'met' if row.met else 'MISSED'}")
+        for line in row.lines:
+            spread = f"({_number(min(line.values))}..{_number(max(line.values))})" if line.values else ""
+            lines.append(f"    {line.label:56} {line.target():20} {_number(line.figure):>8} {spread:18} "
+                         f"{'met' if line.met else 'MISSED'}{', ' + line.note if line.note else ''}".rstrip())
     return "\n".join(lines)
 
 
-def _beside(result):
-    """What is shown without a target."""
-    pages = {side: sum(s["full_page_images"] for s in result["samples"] if s["side"] == side) for side in ("once", "plain")}
-    return {"empty_loop_us": median(result["loop"]) * 1e6, "full_page_images": pages, "tables": result["sizes"]}
+def figures(results):
+    """What the lines were made of: [what, who, where, unit, median, smallest, largest]."""
+    f, found = Figures(results), []
+
+    def add(what, who, where, unit, values):
+        if values:
+            found.append({"what": what, "who": who, "where": where, "unit": unit, "median": median(values),
+                          "min": min(values), "max": max(values), "rounds": len(values)})
+
+    for work, side, pair in dict.fromkeys((s["work"], s["side"], s["pair"]) for s in results["loops"]):
+        add(WORKS[work], SIDES[side], pair, "us a key", list(f.loop(work, side, pair).values()))
+        add(WORKS[work], SIDES[side], pair, "bytes of WAL a key", list(f.loop(work, side, pair, "wal_bytes", 1).values()))
+    for work, side, clients in dict.fromkeys((s["work"], s["side"], s["clients"]) for s in results["clients"]):
+        add("transaction" if work == "spread" else "hot keys", SIDES[side], f"{clients} clients", "a second", list(f.tps(work, side, clients).values()))
+    for side, what in (("once", "retiring a day"), ("plain", "DELETE and VACUUM"), ("idle", "a pass without work")):
+        add(what, SIDES.get(side, "pg_once"), "days", "s", [s[side]["seconds"] for s in results["retired"]])
+        add(what, SIDES.get(side, "pg_once"), "days", "bytes of WAL", [s[side]["wal_bytes"] for s in results["retired"]])
+    add("sealing a day", SIDES["once"], "days", "s", [s["seconds"] for s in results["seals"]])
+    for side in ("once", "plain"):
+        add("bytes on disk", SIDES[side], "grown", "bytes a row", [s[side] for s in results["sizes"]])
+    return found
 
 
-def beside(results):
-    """The same for a person."""
-    lines = []
-    for kind, shown in ((kind, _beside(result)) for kind, result in results.items()):
-        lines.append(f"{kind} keys: the empty loop takes {shown['empty_loop_us']:.2f} us a key; full-page images in the "
-                     f"timed parts: {shown['full_page_images']['once']} and {shown['full_page_images']['plain']}")
-        for pair, sizes in shown["tables"].items():
-            once, plain = (sizes[name] / sizes["rows"] for name in ("once_bytes", "plain_bytes"))
-            lines.append(f"    tables of {pair + ':':8} {sizes['rows']:,} rows, bytes on disk a row {once:.1f} and {plain:.1f}")
+def shown(results):
+    """The figures for people, and what else a reader wants to know."""
+    lines = [f"{'':28} {'':8} {'':12} {'median':>10}   smallest..largest"]
+    for one in figures(results):
+        lines.append(f"{one['what']:28} {one['who']:8} {one['where']:12} {_number(one['median']):>10}   "
+                     f"{_number(one['min'])}..{_number(one['max'])} {one['unit']}")
+    lines.append(f"full-page images in the loops: {sum(s['full_page_images'] for s in results['loops'])}")
+    lines.append(f"locks after a claim: {results['locks']}; filters: {results['filters'] or 'none'}; memory: {results['memory']}")
     return "\n".join(lines)
 
 
-def write(path, about, made, results):
-    """Everything as JSON, one sample a line."""
-    body = {"about": about, "figures": made, "beside": {kind: _beside(result) for kind, result in results.items()}}
-    samples = [json.dumps({"kind": kind, **sample}) for kind, result in results.items() for sample in result["samples"]]
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
+def write(folder, name, about, rows, results):
+    """Everything as JSON, one sample a line, and the charts."""
+    os.makedirs(folder, exist_ok=True)
+    judged = [{"row": row.name, "met": row.met, "lines": [
+        {"label": line.label, "target": line.target(), "figure": line.figure, "min": min(line.values, default=None),
+         "max": max(line.values, default=None), "measured": len(line.values), "met": line.met, "note": line.note} for line in row.lines]} for row in rows]
+    body = {"about": about, "targets": judged, "figures": figures(results),
+            "once": {key: results[key] for key in ("plan", "locks", "filters", "memory", "sizes", "loaded")}}
+    samples = [json.dumps({"of": key, **sample}) for key in ("loops", "clients", "retired", "seals") for sample in results[key]]
+    with open(os.path.join(folder, name + ".json"), "w", encoding="utf-8") as file:
         file.write(json.dumps(body, indent=1)[:-2] + ',\n "samples": [\n  ' + ",\n  ".join(samples) + "\n ]\n}\n")
+    for chart, drawn in (("days", charts.days(results, about)), ("targets", charts.targets(rows, about))):
+        with open(os.path.join(folder, f"{name}-{chart}.svg"), "w", encoding="utf-8") as file:
+            file.write(drawn)
+
+
+def finish(folder, major, about, results):
+    """Prints and writes everything; the exit code, which is 0 only if every row is met."""
+    rows = targets.rows(results)
+    print(f"PostgreSQL {about['server']}, {about['cores']} cores ({about['processor']}), {about['memory_gb']} GB, {about['rounds']} rounds, "
+          f"{about['date']}, commit {about['commit']}, {about['seconds']} s, {about['plan']} run")
+    print(", ".join(f"{name} = {value}" for name, value in about["settings"].items()))
+    print("stores: " + ", ".join(f"{p['name']} {p['days']} days, {p['today']:,} rows today and {p['older']:,} a day before" for p in results["plan"]["pairs"]))
+    print("\n" + shown(results) + "\n\n" + table(rows) + "\n")
+    write(folder, f"postgresql-{major}", about, rows, results)
+    missed = sum(not row.met for row in rows)
+    print(f"{missed} of {len(rows)} rows of the table are missed" if missed else "every target is met")
+    return 1 if missed else 0

@@ -77,7 +77,8 @@ CREATE TABLE once.maintenance_log (
     rows    bigint,
     took    interval,
     detail  text        NOT NULL,
-    made_by text        NOT NULL
+    made_by text        NOT NULL,
+    runner  text        NOT NULL DEFAULT ''
 );
 CREATE INDEX maintenance_log_at ON once.maintenance_log (at);
 COMMENT ON TABLE once.maintenance_log IS 'what maintenance did and who held what, newest 10,000 entries';
@@ -89,6 +90,7 @@ COMMENT ON COLUMN once.maintenance_log.rows IS 'claims concerned';
 COMMENT ON COLUMN once.maintenance_log.took IS 'how long it took';
 COMMENT ON COLUMN once.maintenance_log.detail IS 'in words';
 COMMENT ON COLUMN once.maintenance_log.made_by IS 'the role that did it';
+COMMENT ON COLUMN once.maintenance_log.runner IS 'the application_name of the session that did it, or its kind where that is empty: pg_once worker (the launcher''s), pg_once claim (a claim that lacked a leaf), pg_cron, or whatever a client calls itself';
 
 -- Seals and filters are not dumped: they belong to this server's files, and maintenance makes them anew.
 
@@ -102,6 +104,7 @@ CREATE TABLE once.leaf_seal (
     seal         bigint      NOT NULL,
     key_at       bigint      NOT NULL,
     effect_at    bigint      NOT NULL,
+    altered_by   bigint      NOT NULL,
     sealed_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 COMMENT ON TABLE once.leaf_seal IS 'one row a leaf whose day is over: nothing was added to it since, as long as it is not voided and the leaf bears these marks; rows are never updated';
@@ -112,8 +115,9 @@ COMMENT ON COLUMN once.leaf_seal.made_trigger IS 'the trigger that fires when a 
 COMMENT ON COLUMN once.leaf_seal.made_by IS 'the transaction that made the trigger, or altered it last';
 COMMENT ON COLUMN once.leaf_seal.file IS 'the leaf''s file';
 COMMENT ON COLUMN once.leaf_seal.seal IS 'which seal of the leaf it is';
-COMMENT ON COLUMN once.leaf_seal.key_at IS 'the number of the column that is the key';
-COMMENT ON COLUMN once.leaf_seal.effect_at IS 'the number of the column that is the effect';
+COMMENT ON COLUMN once.leaf_seal.key_at IS 'the number of the store''s column that is the key';
+COMMENT ON COLUMN once.leaf_seal.effect_at IS 'the number of the store''s column that is the effect';
+COMMENT ON COLUMN once.leaf_seal.altered_by IS 'the transaction that altered the leaf''s definition last';
 COMMENT ON COLUMN once.leaf_seal.sealed_at IS 'when it was sealed';
 
 CREATE TABLE once.filter (
@@ -144,6 +148,7 @@ CREATE TABLE once.filter_day (
     leaf   regclass NOT NULL,
     seal   bigint   NOT NULL,
     keys   bigint   NOT NULL,
+    newest timestamptz,
     PRIMARY KEY (filter, place)
 );
 COMMENT ON TABLE once.filter_day IS 'the days of each filter';
@@ -152,9 +157,7 @@ COMMENT ON COLUMN once.filter_day.place IS 'number of the day in the filter, fro
 COMMENT ON COLUMN once.filter_day.leaf IS 'the partition that holds the day';
 COMMENT ON COLUMN once.filter_day.seal IS 'the seal of the leaf that it was built under: it answers for no other';
 COMMENT ON COLUMN once.filter_day.keys IS 'claims of the day';
-
-CREATE TABLE once.filter_guard ();
-COMMENT ON TABLE once.filter_guard IS 'empty; whoever reads a filter holds its lock meanwhile, so that none is dropped under a reader';
+COMMENT ON COLUMN once.filter_day.newest IS 'when the last of them expires, pauses left out';
 
 SELECT pg_catalog.pg_extension_config_dump('once.store_policy', '');
 SELECT pg_catalog.pg_extension_config_dump('once.leaf_promise', '');
@@ -372,9 +375,75 @@ SELECT p.*, c.relname::text AS name, l.last_day
   CROSS JOIN LATERAL (SELECT max(once.leaf_day(i.inhrelid)) AS last_day
                         FROM pg_catalog.pg_inherits i WHERE i.inhparent = p.store) l),
      postponed AS (
-SELECT l.store, l.day, min(l.at) AS since, (pg_catalog.array_agg(l.action || ': ' || l.detail ORDER BY l.at DESC))[1] AS detail
+-- Until its day is over it is the making of a leaf that was put off, from then on its drop.
+SELECT l.store, l.day, l.at >= (l.day + 1)::timestamp AT TIME ZONE 'UTC' AS of_drop, min(l.at) AS since,
+       (pg_catalog.array_agg(l.action || ': ' || l.detail ORDER BY l.at DESC))[1] AS detail
   FROM once.maintenance_log l
- WHERE l.action IN ('postpone', 'keep') GROUP BY l.store, l.day)
+ WHERE l.action IN ('postpone', 'keep') AND l.day IS NOT NULL GROUP BY 1, 2, 3),
+     leaf AS (
+SELECT k.name, k.store, g.leaf, g.kept_until, c.relkind, c.relam, c.relpartbound IS NOT NULL
+       AND pg_catalog.pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT' AS is_default,
+       p.leaf IS NULL AS by_hand, once.leaf_day(g.leaf) AS day
+  FROM known k
+ CROSS JOIN LATERAL once.kept_until(k.store) g
+  JOIN pg_catalog.pg_class c ON c.oid = g.leaf
+  LEFT JOIN once.leaf_promise p ON p.leaf = g.leaf AND p.store = k.store),
+     over_by_hand AS (
+-- Of a default partition that nothing was ever written to; of another leaf what the last pass that read it saw.
+SELECT l.* FROM leaf l, clock
+ WHERE l.by_hand AND l.relkind = 'r'
+   AND CASE WHEN l.is_default THEN pg_catalog.pg_relation_size(l.leaf) = 0
+            ELSE (SELECT m.detail LIKE '%was attached by hand, every claim in it is over%'
+                    FROM once.maintenance_log m CROSS JOIN (
+                         SELECT pg_catalog.format('%I.%I ', n.nspname, c.relname) AS name FROM pg_catalog.pg_class c
+                           JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = l.leaf) x
+                   WHERE m.store = l.name AND m.action = 'keep' AND pg_catalog.starts_with(m.detail, x.name)
+                     AND m.at BETWEEN clock.now - interval '2 days' AND clock.now
+                   ORDER BY m.at DESC LIMIT 1) END),
+     slow AS (
+-- What keeps a claim from writing a leaf directly (src/pg/layout.rs), with the statement that takes it away:
+-- on the store, where the leaf has it from there.
+SELECT l.name, l.leaf, 'warning' AS severity, 'index ' || i.index::text AS what,
+       CASE WHEN k.conname IS NULL THEN pg_catalog.format('DROP INDEX %s', i.index)
+            ELSE pg_catalog.format('ALTER TABLE %s DROP CONSTRAINT %I', k.conrelid::pg_catalog.regclass, k.conname) END AS remedy
+  FROM leaf l JOIN pg_catalog.pg_index x ON x.indrelid = l.leaf AND NOT x.indisprimary
+ CROSS JOIN LATERAL (SELECT coalesce(pg_catalog.pg_partition_root(x.indexrelid), x.indexrelid::pg_catalog.regclass) AS index) i
+  LEFT JOIN pg_catalog.pg_constraint k ON k.conindid = i.index AND k.contype IN ('u', 'x')
+ WHERE l.day >= (SELECT today FROM clock)
+UNION ALL
+SELECT l.name, l.leaf, 'warning', 'trigger ' || t.tgname,
+       pg_catalog.format('DROP TRIGGER %I ON %s', t.tgname,
+                         CASE WHEN t.tgparentid <> 0 THEN l.store ELSE l.leaf END)
+  FROM leaf l JOIN pg_catalog.pg_trigger t ON t.tgrelid = l.leaf AND NOT t.tgisinternal AND t.tgname <> 'pg_once_sealed'
+ WHERE l.day >= (SELECT today FROM clock)
+UNION ALL
+SELECT l.name, l.leaf, 'warning',
+       CASE k.contype WHEN 'c' THEN 'check ' ELSE 'foreign key ' END || k.conname,
+       pg_catalog.format('ALTER TABLE %s DROP CONSTRAINT %I',
+                         CASE WHEN k.coninhcount > 0 THEN l.store ELSE l.leaf END, k.conname)
+  FROM leaf l JOIN pg_catalog.pg_constraint k ON k.conrelid = l.leaf AND k.contype IN ('c', 'f')
+ WHERE l.day >= (SELECT today FROM clock)
+UNION ALL
+SELECT l.name, l.leaf, CASE WHEN a.attisdropped THEN 'info' ELSE 'warning' END,
+       CASE WHEN a.attisdropped THEN 'a dropped column, as the leaves that are there have, but none that is made from now on'
+            ELSE CASE WHEN a.attgenerated <> '' THEN 'generated column ' ELSE 'column ' END || a.attname END,
+       CASE WHEN a.attisdropped
+            THEN pg_catalog.format('SELECT leaf, day, state FROM once.partitions WHERE store = %L ORDER BY day', l.name)
+            ELSE pg_catalog.format('ALTER TABLE %s DROP COLUMN %I', l.store, a.attname) END
+  FROM leaf l JOIN pg_catalog.pg_attribute a ON a.attrelid = l.leaf AND a.attnum > 0
+   AND a.attname NOT IN ('claimed_at', 'expires_at', 'key', 'effect', 'fingerprint', 'result')
+ WHERE l.day >= (SELECT today FROM clock)
+UNION ALL
+SELECT l.name, l.leaf, 'warning', pg_catalog.format('NOT NULL on column %s', a.attname),
+       pg_catalog.format('ALTER TABLE %s ALTER COLUMN %I DROP NOT NULL', CASE WHEN p.attnotnull THEN l.store ELSE l.leaf END, a.attname)
+  FROM leaf l JOIN pg_catalog.pg_attribute a ON a.attrelid = l.leaf AND a.attname IN ('fingerprint', 'result') AND a.attnotnull
+  JOIN pg_catalog.pg_attribute p ON p.attrelid = l.store AND p.attname = a.attname
+ WHERE l.day >= (SELECT today FROM clock)
+UNION ALL
+SELECT l.name, l.leaf, 'warning', 'access method ' || m.amname,
+       pg_catalog.format('ALTER TABLE %s SET ACCESS METHOD heap', l.leaf)
+  FROM leaf l JOIN pg_catalog.pg_am m ON m.oid = l.relam AND m.amname <> 'heap'
+ WHERE l.day >= (SELECT today FROM clock))
 SELECT 'info' AS severity, name AS store, 'no retry horizon is known' AS finding, created_at AS since,
        pg_catalog.format('retention is %s, chosen without knowing how late a message can be redelivered', retention) AS detail,
        pg_catalog.format('SELECT once.alter_store(%L, retry_horizon => ''...'')', name) AS remedy
@@ -393,8 +462,11 @@ SELECT CASE WHEN last_day = today THEN 'warning' ELSE 'error' END, name, 'no day
   FROM known, clock WHERE last_day IS NULL OR last_day <= today
 UNION ALL
 SELECT CASE WHEN min(m.day) <= today + 1 THEN 'error' ELSE 'warning' END, name, 'a day ahead is missing', NULL,
-       pg_catalog.format('there is no leaf for %s UTC, but one for a later day; if maintenance cannot make it, it says why',
-                         pg_catalog.to_char(min(m.day), 'YYYY-MM-DD')), 'CALL once.maintain()'
+       pg_catalog.concat_ws('; ',
+           pg_catalog.format('there is no leaf for %s UTC, but one for a later day; if maintenance cannot make it, it says why',
+                             pg_catalog.to_char(min(m.day), 'YYYY-MM-DD')),
+           (SELECT l.detail FROM postponed l WHERE l.store = name AND l.day = min(m.day) AND NOT l.of_drop)),
+       'CALL once.maintain()'
   FROM known k, clock
   CROSS JOIN LATERAL (SELECT today + n AS day FROM pg_catalog.generate_series(0, least(last_day - today, 30)) n) m
  WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
@@ -431,7 +503,7 @@ UNION ALL
 SELECT 'warning', p.store, 'a leaf that is over is still there', coalesce(l.since, p.goes_at),
        pg_catalog.concat_ws('; ', pg_catalog.format('%s is due since %s', p.leaf, p.goes_at), l.detail),
        'CALL once.maintain()'
-  FROM once.partitions p LEFT JOIN postponed l ON l.store = p.store AND l.day = p.day, clock
+  FROM once.partitions p LEFT JOIN postponed l ON l.store = p.store AND l.day = p.day AND l.of_drop, clock
  WHERE p.state = 'due' AND (l.since IS NOT NULL OR p.goes_at < now - interval '1 day')
 UNION ALL
 SELECT 'warning', k.name, 'drops are put off', max(l.at), l.detail, 'CALL once.maintain()'
@@ -439,20 +511,48 @@ SELECT 'warning', k.name, 'drops are put off', max(l.at), l.detail, 'CALL once.m
  WHERE l.action = 'postpone' AND l.day IS NULL AND l.at > now - interval '2 hours'
  GROUP BY k.name, l.detail
 UNION ALL
-SELECT 'warning', p.store, 'claims take the slow way into a leaf', NULL,
-       pg_catalog.format('%s has %s', p.leaf, x.what), pg_catalog.format('\d+ once.%I', p.leaf)
+SELECT 'warning', p.store, 'a filter is missing', (p.day + 1)::timestamp AT TIME ZONE 'UTC',
+       pg_catalog.concat_ws('; ', pg_catalog.format('claims look their keys up in the index of %s', p.leaf),
+           CASE WHEN s.voided THEN 'a row came into it after its day was over' END, l.detail),
+       'CALL once.maintain()'
   FROM once.partitions p
   JOIN pg_catalog.pg_class c ON c.relname = p.leaf AND c.relnamespace = 'once'::pg_catalog.regnamespace
-  CROSS JOIN LATERAL (
-       SELECT pg_catalog.string_agg(what, ', ') AS what FROM (
-              SELECT 'index ' || i.indexrelid::pg_catalog.regclass FROM pg_catalog.pg_index i
-               WHERE i.indrelid = c.oid AND NOT i.indisprimary
-               UNION ALL
-              SELECT 'trigger ' || t.tgname FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid
-               UNION ALL
-              SELECT 'check ' || k.conname FROM pg_catalog.pg_constraint k
-               WHERE k.conrelid = c.oid AND k.contype = 'c') w (what)) x
- WHERE p.state IN ('current', 'future') AND x.what IS NOT NULL;
+  JOIN known k ON k.name = p.store
+  LEFT JOIN once.leaf_seal s ON s.leaf = c.oid
+  LEFT JOIN postponed l ON l.store = p.store AND l.day = p.day
+ WHERE p.state = 'open'
+   AND (s.voided OR (p.day + 1)::timestamp AT TIME ZONE 'UTC' < k.maintained_at - interval '1 hour')
+   AND pg_catalog.current_setting('pg_once.filters', true) IS DISTINCT FROM 'off'
+UNION ALL
+SELECT severity, name, 'claims take the slow way into a leaf', NULL,
+       pg_catalog.format('%s %s %s', pg_catalog.string_agg(DISTINCT leaf::text, ', ' ORDER BY leaf::text),
+                         CASE WHEN count(DISTINCT leaf) = 1 THEN 'has' ELSE 'have' END, what), remedy
+  FROM slow GROUP BY severity, name, what, remedy
+UNION ALL
+SELECT 'error', l.name, 'a leaf cannot be searched, so claims fail', NULL,
+       CASE WHEN l.relkind <> 'r' THEN pg_catalog.format('%s is no ordinary table', l.leaf)
+            WHEN NOT x.indisvalid THEN pg_catalog.format('the primary key of %s is not valid', l.leaf)
+            ELSE pg_catalog.format('%s has no primary key on (key, effect)', l.leaf) END,
+       CASE WHEN l.relkind <> 'r' THEN pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', l.store, l.leaf)
+            WHEN NOT x.indisvalid THEN pg_catalog.format('REINDEX INDEX %s', x.indexrelid::pg_catalog.regclass)
+            ELSE pg_catalog.format('ALTER TABLE %s %sADD PRIMARY KEY (key, effect)', l.leaf,
+                                   (SELECT pg_catalog.format('DROP CONSTRAINT %I, ', k.conname) FROM pg_catalog.pg_constraint k
+                                     WHERE k.conrelid = l.leaf AND k.contype = 'p')) END
+  FROM leaf l JOIN clock ON l.kept_until > clock.now
+  LEFT JOIN pg_catalog.pg_index x ON x.indrelid = l.leaf AND x.indisprimary AND x.indnatts = 2
+   AND (SELECT pg_catalog.array_agg(a.attname::text ORDER BY a.attname DESC) FROM pg_catalog.pg_attribute a
+         WHERE a.attrelid = l.leaf AND a.attnum IN (x.indkey[0], x.indkey[1])) = '{key,effect}'
+ WHERE l.relkind <> 'r' OR x.indisvalid IS NOT TRUE
+UNION ALL
+SELECT 'warning', name, 'a leaf that pg_once did not make is over', NULL,
+       pg_catalog.format('no claim in %s is live, but nothing was promised for it, so that maintenance never drops it', leaf),
+       pg_catalog.format('ALTER TABLE %s DETACH PARTITION %s', store, leaf)
+  FROM over_by_hand
+UNION ALL
+SELECT 'info', l.name, 'a default partition is there', NULL,
+       pg_catalog.format('every claim looks into %s and waits for it whenever a day is made or dropped; rows of other days stay in it', l.leaf),
+       pg_catalog.format('SELECT min(claimed_at), max(claimed_at), max(expires_at), count(*) FROM %s', l.leaf)
+  FROM leaf l WHERE l.is_default AND NOT EXISTS (SELECT FROM over_by_hand o WHERE o.leaf = l.leaf);
 COMMENT ON VIEW once.health IS 'one row a finding: how severe, which store, what is wrong, since when, and the statement that mends it or shows more';
 
 -- ---------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ use crate::claim::arbiter;
 use crate::domain::key::lock_number;
 use crate::error::{Refusal, raise};
 use crate::pg::failure::{Sql, sql};
-use crate::pg::privilege::TableRight;
+use crate::pg::lock::OwnLock;
+use crate::pg::privilege::{self, TableRight};
 use crate::pg::rows::{RowSet, Value};
 use crate::pg::trigger::{Fired, Passed};
 use pgrx::pg_extern;
@@ -21,7 +22,7 @@ fn void_filter(fired: Fired) -> Sql<Passed> {
         let Some(table) = fired.table() else {
             return raise(Err(Refusal::NotATrigger));
         };
-        if fired.may_bring_a_key() {
+        if fired.may_bring_news() {
             raise(filters::void(table));
         }
         fired.pass()
@@ -32,7 +33,8 @@ fn void_filter(fired: Fired) -> Sql<Passed> {
 #[pg_extern(sql = false)]
 fn sealed_leaves(store: Oid) -> Sql<RowSet<'static, 2>> {
     sql(|| {
-        let leaves = raise(cache::leaves_of(store));
+        // Dropped by hand, perhaps: then the rest of its leaves is gone too.
+        let leaves = if privilege::exists(store) { raise(cache::leaves_of(store)) } else { vec![] };
         let filters = raise(filters::load(store, &leaves));
         let rows = filters
             .tables()
@@ -53,14 +55,19 @@ fn filter_probe(
     let probe = || {
         let (name, key) = (store_name(store, "store")?, given(key, "key")?);
         let effect = given(effect, "effect")?;
-        let store =
-            cache::find(name.as_bytes())?.ok_or_else(|| arbiter::unknown(name.as_bytes()))?;
-        arbiter::require(&store, TableRight::Select)?;
-        let hash = lock_number(store.table.to_u32(), effect, key);
         let mut places = [Places::NONE];
-        if !store.filters.is_empty() {
-            store.filters.ask(&[hash], || store.is_current(), &mut places);
-        }
+        // As a claim asks: under the key's lock, of a store that is current then.
+        let store = loop {
+            let store =
+                cache::find(name.as_bytes())?.ok_or_else(|| arbiter::unknown(name.as_bytes()))?;
+            arbiter::require(&store, TableRight::Select)?;
+            let hash = lock_number(store.table.to_u32(), effect, key);
+            let _key_lock = OwnLock::key(hash);
+            if store.is_current() {
+                store.filters.ask(&[hash], &mut places);
+                break store;
+            }
+        };
         let maybe = |(place, table): (usize, Oid)| {
             places[0].include(place).then(|| (store.leaves[place].table, table))
         };

@@ -13,10 +13,12 @@
 
 use super::cache::Leaf;
 use super::schema;
+use crate::domain::day::Instant;
 use crate::domain::filter::Shape;
 use crate::error::Refusal;
+use crate::pg::layout::key_columns_of;
 use crate::pg::pages::{self, Pages};
-use crate::pg::seal::{self, Mark};
+use crate::pg::seal::{self, Mark, Marks};
 use crate::pg::{bounds, inval, table};
 use pgrx::pg_sys::Oid;
 use std::ffi::CStr;
@@ -93,7 +95,6 @@ struct Filter {
 /// The filters of a store.
 #[derive(Default)]
 pub struct Filters {
-    guard: Oid,
     filters: Vec<Filter>,
     /// The leaves for which none answers.
     unanswered: Vec<usize>,
@@ -132,15 +133,16 @@ impl Filters {
         self.filters.iter().flat_map(of).collect()
     }
 
-    /// For each hash the leaves to look at. `is_current` says whether these filters still are the store's.
-    pub fn ask(&self, hashes: &[u64], is_current: impl Fn() -> bool, places: &mut [Places]) {
+    /// For each hash the leaves to look at. Asked under a key's lock, and of a store that was current then: that
+    /// keeps the filters' tables from being dropped meanwhile.
+    pub fn ask(&self, hashes: &[u64], places: &mut [Places]) {
         let count = self.filters.len();
         let blocks = hashes.iter().enumerate().flat_map(|(key, &hash)| {
             self.filters.iter().enumerate().map(move |(place, filter)| {
                 (key * count + place, &filter.pages, filter.shape.page_of(hash))
             })
         });
-        let asked = pages::read(self.guard, is_current, blocks, |asked, page| {
+        pages::read(blocks, |asked, page| {
             let (key, filter) = (asked / count, &self.filters[asked % count]);
             let answer = &mut places[key];
             let look = filter.shape.look(page, hashes[key], |day| {
@@ -155,9 +157,6 @@ impl Filters {
                 answer.all = true;
             }
         });
-        if !asked {
-            places.fill(Places::ALL);
-        }
     }
 }
 
@@ -173,22 +172,28 @@ pub struct Seal {
 /// The seals of these leaves that hold.
 pub fn seals(store: Oid, leaves: &[Leaf]) -> Result<Vec<Seal>, Refusal> {
     let table = relation(c"leaf_seal")?;
+    // Renaming columns goes through the store as long as the leaf is one of its partitions.
+    let columns = key_columns_of(store);
     let mut found = Vec::new();
     table::for_each_row(table, |row| {
         let (Some(false), Some(leaf)) = (row.boolean(0), row.oid(1)) else { return };
         let mark = row.oid(3).zip(row.integer(4)).zip(row.oid(5));
         let number = row.integer(6);
-        let column = |n| row.integer(n).and_then(|at| i16::try_from(at).ok()).unwrap_or(0);
-        let columns = (column(7), column(8));
+        let column = |n| row.integer(n).and_then(|at| i16::try_from(at).ok());
+        let has_its_columns = column(7).zip(column(8)) == Some(columns);
+        let altered_by = row.integer(9).and_then(|xid| u32::try_from(xid).ok());
         if let (Some(((trigger, made_by), file)), Some(number)) = (mark, number)
             && row.oid(2) == Some(store)
             && leaves.iter().any(|known| known.table == leaf)
-            && let Ok(made_by) = u32::try_from(made_by)
+            && has_its_columns
+            && let (Ok(made_by), Some(altered_by)) = (u32::try_from(made_by), altered_by)
         {
-            found.push((Seal { leaf, number }, Mark { trigger, made_by, file, columns }));
+            found.push((Seal { leaf, number }, Mark { trigger, made_by, file, altered_by }));
         }
     });
-    found.retain(|(seal, mark)| seal::mark_of(seal.leaf, TRIGGER) == Some(*mark));
+    let marks = Marks::open();
+    let mark_of = |leaf| marks.as_ref().and_then(|marks| marks.of(leaf, TRIGGER));
+    found.retain(|(seal, mark)| mark_of(seal.leaf) == Some(*mark));
     Ok(found.into_iter().map(|(seal, _)| seal).collect())
 }
 
@@ -200,8 +205,23 @@ pub struct Known {
     pub shape: Shape,
     /// It is to be dropped.
     pub retired: bool,
-    /// Its days: number in the filter, leaf, seal, entries.
-    pub days: Vec<(usize, Oid, i64, i64)>,
+    /// Its days.
+    pub days: Vec<KnownDay>,
+}
+
+/// A day of a filter as the catalog has it.
+#[derive(Clone, Copy)]
+pub struct KnownDay {
+    /// Its number in the filter.
+    pub place: usize,
+    /// The leaf.
+    pub leaf: Oid,
+    /// The number of the seal it was built under.
+    pub seal: i64,
+    /// The claims in it.
+    pub keys: i64,
+    /// When the last of them expires, pauses left out; None where there is none.
+    pub newest: Option<Instant>,
 }
 
 /// The filters of a store, youngest first.
@@ -229,7 +249,7 @@ pub fn known(store: Oid) -> Result<Vec<Known>, Refusal> {
         if let (Some(filter), Some(day), Some(leaf), Some(seal), Some(keys)) =
             (filter, day, row.oid(2), row.integer(3), row.integer(4))
         {
-            filter.days.push((day, leaf, seal, keys));
+            filter.days.push(KnownDay { place: day, leaf, seal, keys, newest: row.instant(5) });
         }
     });
     Ok(known)
@@ -256,7 +276,7 @@ pub fn load(store: Oid, leaves: &[Leaf]) -> Result<Filters, Refusal> {
     let mut filters = Vec::new();
     for Known { table, shape, days, .. } in known.into_iter().filter(|filter| !filter.retired) {
         let mut places = Vec::new();
-        for (day, leaf, number, _) in days {
+        for KnownDay { place: day, leaf, seal: number, .. } in days {
             let sealed = seals.iter().any(|seal| seal.leaf == leaf && seal.number == number);
             let place = leaves.iter().position(|known| sealed && known.table == leaf);
             if places.len() <= day {
@@ -274,12 +294,35 @@ pub fn load(store: Oid, leaves: &[Leaf]) -> Result<Filters, Refusal> {
         filters.push(Filter { table, shape, pages, places });
     }
     let unanswered = (0..leaves.len()).filter(|&place| !answered[place]).collect();
-    Ok(Filters { guard: guard()?, filters, unanswered, answered })
+    Ok(Filters { filters, unanswered, answered })
 }
 
-/// The guard of all filters' tables.
-pub fn guard() -> Result<Oid, Refusal> {
-    relation(c"filter_guard")
+/// What is known of a leaf's claims by its seal: that one, how many there are, and when the last expires.
+#[derive(Clone, Copy)]
+pub struct Content {
+    /// The seal.
+    pub seal: Seal,
+    /// The claims.
+    pub keys: i64,
+    /// When the last of them expires, pauses left out; None where there is none.
+    pub newest: Option<Instant>,
+}
+
+/// What a leaf holds, if that is known without reading it.
+pub fn content_of(store: Oid, leaf: &Leaf) -> Result<Option<Content>, Refusal> {
+    let seal = seals(store, std::slice::from_ref(leaf))?.first().copied();
+    let known = known(store)?;
+    let days = known.iter().flat_map(|filter| &filter.days);
+    Ok(seal.and_then(|seal| {
+        let mut days = days.filter(|day| (day.leaf, day.seal) == (seal.leaf, seal.number));
+        days.next().map(|day| Content { seal, keys: day.keys, newest: day.newest })
+    }))
+}
+
+/// Whether a seal of a leaf still holds.
+pub fn holds(store: Oid, leaf: &Leaf, seal: Seal) -> Result<bool, Refusal> {
+    let now = seals(store, std::slice::from_ref(leaf))?;
+    Ok(now.iter().any(|now| now.number == seal.number))
 }
 
 /// A row is about to be added to a leaf past the claim protocol: no filter answers for the leaf any more, from

@@ -6,7 +6,7 @@
 //! owner put there (checks, defaults, indexes, triggers).
 
 use super::log::{self, Action, Entry};
-use super::{cache, schema, sealing, sql};
+use super::{cache, overflow, schema, sealing, sql};
 use crate::domain::day::Day;
 use crate::domain::{naming, window};
 use crate::error::Refusal;
@@ -24,20 +24,22 @@ pub const COLUMNS: &str = "claimed_at timestamptz NOT NULL, \
      fingerprint bytea, \
      result jsonb";
 
-/// Makes the leaf of `day` for a store unless the day is covered, in the current transaction.
-/// True when it was made. Holds the store's definition lock to the end of the transaction.
-pub fn make(store: Oid, day: Day) -> Result<bool, Refusal> {
+/// Makes the leaf of `day` for a store unless the day is covered, in the current transaction. What became of it:
+/// None where there was nothing to make, otherwise how many claims a default partition had of the day, which are
+/// now in the leaf. Holds the store's definition lock to the end of the transaction. `before_default` is called
+/// before a default partition, if there is one, is locked against everybody.
+pub fn make(store: Oid, day: Day, before_default: impl FnOnce()) -> Result<Option<i64>, Refusal> {
     let began = session::now();
     lock::hold_definition(store);
     if !privilege::exists(store) {
-        return Ok(false);
+        return Ok(None);
     }
     // Read under the lock: two makers of one day come one after the other.
     let leaves = cache::leaves_of(store)?;
     if leaves.iter().any(|leaf| leaf.meets(day)) {
-        return Ok(false);
+        return Ok(None);
     }
-    let Some(retention) = cache::retention_of(store)? else { return Ok(false) };
+    let Some(retention) = cache::retention_of(store)? else { return Ok(None) };
     let schema_owner = privilege::schema_owner(schema()?);
     let model = leaves.first().map(|leaf| leaf.table);
 
@@ -65,21 +67,25 @@ pub fn make(store: Oid, day: Day) -> Result<bool, Refusal> {
     let acting = Acting::as_role(privilege::table_owner(store));
     liken(store, leaf)?;
     copy_grants(store, leaf)?;
+    let aside = overflow::take_out(store, leaf, day, before_default)?;
     attach(store, leaf, day)?;
+    let moved = aside.map_or(Ok(0), |aside| aside.put_into(leaf))?;
     if bounds::range_of(leaf) != Some(bounds::Range { from: day.start(), to: day.end() }) {
         return Err(Refusal::Internal(format!("leaf {leaf} does not cover its day")));
     }
     drop(acting);
+    let detail = if moved > 0 { "with claims that were in the default partition" } else { "" };
     let entry = Entry {
         day: Some(day),
+        rows: (moved > 0).then_some(moved),
         took: Some(session::now() - began),
-        ..Entry::of(Action::Create, "")
+        ..Entry::of(Action::Create, detail)
     };
     log::write(store, &entry)?;
-    Ok(true)
+    Ok(Some(moved))
 }
 
-fn relation(name: &str) -> Result<Oid, Refusal> {
+pub(super) fn relation(name: &str) -> Result<Oid, Refusal> {
     CString::new(name)
         .ok()
         .and_then(|name| bounds::relation_in(schema().ok()?, &name))
@@ -87,7 +93,7 @@ fn relation(name: &str) -> Result<Oid, Refusal> {
 }
 
 /// The first name for the leaf that no other relation has.
-fn free_name(store: &str, day: Day) -> Result<String, Refusal> {
+pub(super) fn free_name(store: &str, day: Day) -> Result<String, Refusal> {
     (0..100)
         .map(|attempt| naming::leaf_name(store, day, attempt))
         .find(|name| relation(name).is_err())
@@ -250,6 +256,29 @@ pub fn live_until(store: Oid) -> Result<Vec<(Oid, i64)>, Refusal> {
     Ok(cache::leaves_of(store)?.iter().map(end).collect())
 }
 
+/// Reads a leaf that somebody attached by hand, for which nothing was promised, once a day, to see whether a claim in
+/// it is live, and writes down what there is to be said: it is never dropped. `over_by` is when a claim that is over
+/// now was to expire at the latest.
+pub fn see_by_hand(store: Oid, leaf: Oid, over_by: i64, since: i64) -> Result<(), Refusal> {
+    if !privilege::exists(leaf) {
+        return Ok(());
+    }
+    let name = sql::named(leaf)?.qualified;
+    if log::tells_of(store, Action::Keep, &name, since)? {
+        return Ok(());
+    }
+    let Some((all, live)) = count_claims(leaf, over_by)? else { return Ok(()) };
+    let detail = match live {
+        0 => format!("{name} {OVER_BY_HAND}"),
+        _ => format!("{name} was attached by hand and holds live claims"),
+    };
+    log::write(store, &Entry { rows: Some(all), ..Entry::of(Action::Keep, &detail) })
+}
+
+/// What the log says of such a leaf, as view once.health looks for it.
+const OVER_BY_HAND: &str =
+    "was attached by hand, every claim in it is over, and it is never dropped";
+
 /// When the first and the last claim of a leaf expire; None where there is none, the table is no leaf, or the
 /// caller may not read its store.
 pub fn expiries(leaf: Oid) -> Result<Option<(i64, i64)>, Refusal> {
@@ -264,18 +293,6 @@ pub fn expiries(leaf: Oid) -> Result<Option<(i64, i64)>, Refusal> {
     type At = pgrx::datum::TimestampWithTimeZone;
     let (oldest, newest) = pgrx::Spi::get_two::<At, At>(&query)?;
     Ok(oldest.map(i64::from).zip(newest.map(i64::from)))
-}
-
-/// Who holds locks on a store or one of its leaves, for a message.
-pub fn users_of(store: Oid, leaf: Oid) -> Result<String, Refusal> {
-    let _acting = Acting::as_caller();
-    let found = sql::get::<String>(
-        "SELECT string_agg(DISTINCT format('backend %s', pid), ', ') FROM pg_locks \
-          WHERE locktype = 'relation' AND relation IN ($1, $2) AND granted AND pid <> pg_backend_pid() \
-            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        &[store.into(), leaf.into()],
-    )?;
-    Ok(found.unwrap_or_else(|| "somebody who has let go meanwhile".to_owned()))
 }
 
 /// Drops a leaf with its claims. The caller holds the locks and has made sure that nothing lives.

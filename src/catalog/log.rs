@@ -2,7 +2,7 @@
 //! it. Bounded: a pass forgets all but the newest entries.
 
 use super::{schema, sql};
-use crate::domain::day::Day;
+use crate::domain::day::{Day, Instant};
 use crate::error::Refusal;
 use crate::pg::privilege::{self, Acting};
 use pgrx::pg_sys::Oid;
@@ -82,9 +82,11 @@ pub fn write(store: Oid, entry: &Entry) -> Result<(), Refusal> {
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     let took = entry.took.map(|micros| sql::interval(micros.max(1))).transpose()?;
     sql::run(
-        "INSERT INTO once.maintenance_log (store, action, day, rows, took, detail, made_by) \
-         SELECT relname, $2, $3::date, $4, $5, convert_from($6, getdatabaseencoding()), \
-                pg_get_userbyid($7) FROM pg_class WHERE oid = $1",
+        "INSERT INTO once.maintenance_log (store, action, day, rows, took, detail, made_by, runner) \
+         SELECT relname, $2, $3::date, $4, $5, convert_from($6, getdatabaseencoding()), pg_get_userbyid($7), \
+                coalesce(nullif(current_setting('application_name'), ''), \
+                         (SELECT backend_type FROM pg_stat_get_activity(pg_backend_pid())), '') \
+           FROM pg_class WHERE oid = $1",
         &[
             store.into(),
             entry.action.word().into(),
@@ -113,6 +115,18 @@ pub fn write_once_an_hour(store: Oid, entry: &Entry) -> Result<(), Refusal> {
         )?
     };
     if said.is_some() { Ok(()) } else { write(store, entry) }
+}
+
+/// Whether an entry since an instant tells this of something, which its detail begins with.
+pub fn tells_of(store: Oid, action: Action, what: &str, since: Instant) -> Result<bool, Refusal> {
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    let told = sql::get::<bool>(
+        "SELECT true FROM once.maintenance_log l JOIN pg_class c ON c.relname = l.store \
+          WHERE c.oid = $1 AND l.action = $2 AND starts_with(l.detail, $3 || ' ') \
+            AND l.at BETWEEN $4 AND clock_timestamp() LIMIT 1",
+        &[store.into(), action.word().into(), what.into(), sql::instant(since)?],
+    )?;
+    Ok(told.is_some())
 }
 
 /// Forgets all but the newest entries.

@@ -10,6 +10,7 @@ use crate::pg::lock::OwnLock;
 use crate::pg::privilege::{self, Acting};
 use crate::pg::{session, worker};
 use pgrx::pg_sys::Oid;
+use std::cell::Cell;
 
 /// The function of this library that such a process runs.
 pub const FUNCTION: &str = "pg_once_make";
@@ -115,7 +116,7 @@ impl Order {
             Order::Leaf { store, day, .. } => {
                 let store = Oid::from(*store);
                 if privilege::exists(store) {
-                    leaves::make(store, Day(*day))?;
+                    leaves::make(store, Day(*day), || ())?;
                 }
             }
             Order::Settle { store, now, days, .. } => {
@@ -137,8 +138,9 @@ impl Order {
 const NO_POLICY: stores::Policy =
     stores::Policy { retention: None, retry_horizon: None, note: None };
 
-/// Makes the leaf of `day`, one claimer at a time so that they do not use up the worker slots.
-pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
+/// Makes the leaf of `day`, one claimer at a time so that they do not use up the worker slots. Where it is today's,
+/// nobody has made days ahead, and whoever had it made says so.
+pub fn leaf(store: &cache::Store, day: Day, is_today: bool) -> Result<(), Refusal> {
     let number = lock_number(store.table.to_u32(), b"leaf", &store.name);
     let covered =
         || Ok::<bool, Refusal>(cache::leaves_of(store.table)?.iter().any(|leaf| leaf.meets(day)));
@@ -160,7 +162,32 @@ pub fn leaf(store: &cache::Store, day: Day) -> Result<(), Refusal> {
         }
         Ok(())
     };
-    make(number, &order, covered, may_make_itself)
+    if make(number, &order, covered, may_make_itself)? && is_today {
+        warn_of_days_run_out(store, day);
+    }
+    Ok(())
+}
+
+thread_local! {
+    /// The last day and store that this session has warned of.
+    static WARNED: Cell<(i32, u32)> = const { Cell::new((i32::MIN, 0)) };
+}
+
+fn warn_of_days_run_out(store: &cache::Store, day: Day) {
+    let this = (day.0, store.table.to_u32());
+    if WARNED.with(|warned| warned.replace(this)) == this {
+        return;
+    }
+    pgrx::ereport!(
+        pgrx::PgLogLevel::WARNING,
+        pgrx::PgSqlErrorCode::ERRCODE_WARNING,
+        format!(
+            "store \"{}\" had no leaf for {}, so that a claim had it made",
+            store.display_name(),
+            &day.bound()[..10]
+        ),
+        "No maintenance has made days ahead: see once.health, and CALL once.maintain()."
+    );
 }
 
 /// Has the absences of a store found out about and written down, by one claimer for all. False where there is one
@@ -207,19 +234,20 @@ pub fn default_store(retention: i64, today: Day, ahead: i32) -> Result<(), Refus
         ahead,
     };
     let is_there = || Ok(cache::find(DEFAULT_STORE.as_bytes())?.is_some());
-    make(number, &order, is_there, || Ok(()))
+    make(number, &order, is_there, || Ok(())).map(|_| ())
 }
 
+/// Has something made. False where somebody else had by the time it was this session's turn.
 fn make(
     number: u64,
     order: &Order,
     is_there: impl Fn() -> Result<bool, Refusal>,
     may_make_itself: impl Fn() -> Result<(), Refusal>,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     let _turn = OwnLock::making(number);
-    for _ in 0..TRIES {
+    for tried in 0..TRIES {
         if is_there()? {
-            return Ok(());
+            return Ok(tried > 0);
         }
         // What was made may have been dropped again by the time it is looked for.
         if !worker::run("pg_once: making what a claim needs", FUNCTION, &order.encode()) {
@@ -227,8 +255,9 @@ fn make(
         }
     }
     if is_there()? {
-        return Ok(());
+        return Ok(true);
     }
     may_make_itself()?;
-    order.carry_out()
+    order.carry_out()?;
+    Ok(true)
 }

@@ -155,6 +155,28 @@ pub fn unhold(name: &str, clock: fn() -> Instant) -> Result<bool, Refusal> {
     Ok(any)
 }
 
+/// Holds that have ended by themselves and of which the log does not tell yet: writes that down, and answers it in
+/// words.
+pub fn tell_ended(store: Oid, now: Instant) -> Result<Vec<String>, Refusal> {
+    let ended = {
+        let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+        sql::strings(
+            "SELECT format('the hold of %s ended by itself at %s', \
+                    to_char(h.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC'), \
+                    to_char(h.until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC')) \
+               FROM once.store_pause h JOIN pg_class c ON c.oid = h.store \
+              WHERE h.store = $1 AND h.is_hold AND h.until <= $2 AND NOT EXISTS ( \
+                    SELECT FROM once.maintenance_log l \
+                     WHERE l.store = c.relname AND l.action = 'unhold' AND l.at >= h.until) ORDER BY h.since",
+            &[store.into(), sql::instant(now)?],
+        )?
+    };
+    for words in &ended {
+        log::write(store, &Entry::of(Action::Unhold, words))?;
+    }
+    Ok(ended)
+}
+
 /// Writes an absence down; one that is not over ends at the end of time. Called under the definition lock.
 ///
 /// With it goes how long a window must be to stand still in it, as things are now: a window that an absence has

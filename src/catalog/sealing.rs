@@ -4,9 +4,11 @@ use super::filters::TRIGGER;
 use super::{schema, sql};
 use crate::domain::day::Instant;
 use crate::error::Refusal;
+use crate::pg::layout::key_columns_of;
 use crate::pg::privilege::{self, Acting};
 use crate::pg::relation::{Access, Relation};
-use crate::pg::{bounds, lock, seal, session};
+use crate::pg::seal::Marks;
+use crate::pg::{bounds, lock, session};
 use pgrx::pg_sys::Oid;
 
 /// Seals a leaf, anew where it was sealed before, if its day is over by `now`. Waits for whoever is writing
@@ -40,13 +42,15 @@ pub fn seal(store: Oid, leaf: Oid, now: Instant) -> Result<bool, Refusal> {
         sql::run(&format!("COMMENT ON TRIGGER {trigger} ON {leaf} IS {comment}"), &[])?;
     }
     session::next_command();
-    let mark = seal::mark_of(leaf, TRIGGER)
+    let (key_at, effect_at) = key_columns_of(store);
+    let mark = Marks::open()
+        .and_then(|marks| marks.of(leaf, TRIGGER))
         .ok_or_else(|| Refusal::Internal(format!("leaf {leaf} was not sealed")))?;
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     sql::run("DELETE FROM once.leaf_seal WHERE leaf = $1", &[leaf.into()])?;
     sql::run(
-        "INSERT INTO once.leaf_seal (leaf, store, made_trigger, made_by, file, seal, key_at, effect_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        "INSERT INTO once.leaf_seal (leaf, store, made_trigger, made_by, file, seal, key_at, effect_at, altered_by) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
         &[
             leaf.into(),
             store.into(),
@@ -54,8 +58,9 @@ pub fn seal(store: Oid, leaf: Oid, now: Instant) -> Result<bool, Refusal> {
             i64::from(mark.made_by).into(),
             mark.file.into(),
             session::random().into(),
-            i64::from(mark.columns.0).into(),
-            i64::from(mark.columns.1).into(),
+            i64::from(key_at).into(),
+            i64::from(effect_at).into(),
+            i64::from(mark.altered_by).into(),
         ],
     )?;
     Ok(true)

@@ -96,6 +96,11 @@ pub fn instant(at: Instant) -> Result<DatumWithOid<'static>, Refusal> {
         .map_err(|_| Refusal::Internal(format!("instant {at} is out of range")))
 }
 
+/// No instant, as a timestamptz argument.
+pub fn no_instant() -> DatumWithOid<'static> {
+    None::<TimestampWithTimeZone>.into()
+}
+
 /// A length as an interval argument of days and a rest.
 pub fn interval(micros: i64) -> Result<DatumWithOid<'static>, Refusal> {
     i32::try_from(micros / DAY)

@@ -105,7 +105,7 @@ pub fn create(
     }
     inval::announce(store);
     for offset in 0..=ahead {
-        leaves::make(store, today.plus(offset))?;
+        leaves::make(store, today.plus(offset), || ())?;
     }
     Ok(store)
 }
@@ -116,8 +116,8 @@ const COMMENTS: [(&str, &str); 7] = [
     ("expires_at", "until when duplicates are refused"),
     ("key", "the intent, byte for byte"),
     ("effect", "which effect of the key this claim guards"),
-    ("fingerprint", "digest of the request, where one was given"),
-    ("result", "the answer that duplicates get, where one was stored"),
+    ("fingerprint", "reserved for a later version, always NULL: a digest of the request"),
+    ("result", "reserved for a later version, always NULL: the answer that duplicates get"),
 ];
 
 fn optional_interval(micros: Option<i64>) -> Result<pgrx::datum::DatumWithOid<'static>, Refusal> {
@@ -241,6 +241,16 @@ pub fn maintained(store: Oid, now: Instant, doubt: Option<&str>) -> Result<(), R
           WHERE store = $1",
         &[store.into(), sql::instant(now)?, doubt.into()],
     )
+}
+
+/// When the last pass over a store came to its end, or the store was made.
+pub fn last_pass(store: Oid) -> Result<Option<Instant>, Refusal> {
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    let last = sql::get::<pgrx::datum::TimestampWithTimeZone>(
+        "SELECT coalesce(maintained_at, created_at) FROM once.store_policy WHERE store = $1",
+        &[store.into()],
+    )?;
+    Ok(last.map(Instant::from))
 }
 
 /// The stores the current user may maintain.

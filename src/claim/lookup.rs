@@ -3,7 +3,7 @@
 
 use super::arbiter::{require, unknown};
 use super::{Settings, check};
-use crate::catalog::cache;
+use crate::catalog::cache::{self, Store};
 use crate::domain::day::Instant;
 use crate::error::Refusal;
 use crate::pg::inval;
@@ -31,15 +31,25 @@ pub fn lookup(
     settings: &Settings,
 ) -> Result<Option<Claim>, Refusal> {
     check(key, effect, settings)?;
-    inval::accept();
-    let store = cache::find(store)?.ok_or_else(|| unknown(store))?;
-    require(&store, TableRight::Select)?;
-    let now = (settings.clock)();
     let (key, effect) = (Text::new(key), Text::new(effect));
+    loop {
+        inval::accept();
+        let store = cache::find(store)?.ok_or_else(|| unknown(store))?;
+        require(&store, TableRight::Select)?;
+        let found = look(&store, &key, &effect, (settings.clock)())?;
+        // Rows may have moved from a leaf that was looked into to one that was not known.
+        if found.is_some() || store.is_current() {
+            return Ok(found);
+        }
+        pgrx::check_for_interrupts!();
+    }
+}
+
+fn look(store: &Store, key: &Text, effect: &Text, now: Instant) -> Result<Option<Claim>, Refusal> {
     for leaf in store.leaves.iter().filter(|leaf| leaf.live_until > now) {
         // A leaf that is gone had nothing live.
         let Some(mut opened) = OpenLeaf::to_search(leaf, View::Statement)? else { continue };
-        let Some(found) = opened.find(&key, &effect) else { continue };
+        let Some(found) = opened.find(key, effect) else { continue };
         let expires_at = store.end_of(found.claimed_at, found.expires_at);
         if now < expires_at {
             return Ok(Some(Claim {

@@ -3,6 +3,7 @@
 
 pub mod age;
 pub mod backoff;
+pub mod counted;
 pub mod day;
 pub mod filter;
 pub mod key;

@@ -2,6 +2,7 @@
 
 use super::Refusal;
 use crate::domain::key::{KeyFault, MAX_EFFECT_BYTES};
+use crate::pg::session;
 use pgrx::PgSqlErrorCode as Code;
 
 /// A span of time as a person reads it.
@@ -18,6 +19,16 @@ fn readable(micros: i64) -> String {
 /// A string as a SQL literal.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A name as a quoted identifier.
+fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The current role as a quoted identifier, for a statement that whoever may run it can paste.
+fn role() -> String {
+    identifier(&session::role_name())
 }
 
 /// A refusal's SQLSTATE.
@@ -240,13 +251,16 @@ impl Refusal {
                 code,
                 format!("permission denied for store {}", literal(store)),
                 format!("It needs {right} on the store's table."),
-                format!("GRANT {right} ON the table of that name in schema once."),
+                format!("GRANT {right} ON once.{} TO {};", identifier(store), role()),
             ),
             Refusal::NotOwner(store) => words(
                 code,
                 format!("must be owner of store {}", literal(store)),
                 "Changing or dropping a store needs ownership of its table.",
-                "Ask the owner, whom view once.stores names.",
+                format!(
+                    "Ask the owner: SELECT owner FROM once.stores WHERE store = {};",
+                    literal(store)
+                ),
             ),
             Refusal::RowSecurity(store) => words(
                 Code::ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -258,7 +272,7 @@ impl Refusal {
                 code,
                 "permission denied to create a store",
                 "A store is a table in schema once.",
-                "GRANT CREATE ON SCHEMA once to the role that makes stores.",
+                format!("GRANT USAGE, CREATE ON SCHEMA once TO {};", role()),
             ),
         }
     }

@@ -3,13 +3,15 @@
 
 use super::plan::{self, Doubt};
 use crate::catalog::cache::Leaf;
+use crate::catalog::filters::{self, Seal};
 use crate::catalog::log::{self, Action, Entry};
-use crate::catalog::{away, cache, leaves, pauses, sql, stores};
-use crate::domain::day::{Day, Instant};
+use crate::catalog::{away, cache, holders, leaves, pauses, sql, stores};
+use crate::domain::counted::counted;
+use crate::domain::day::{DAY, Day, Instant};
 use crate::error::Refusal;
-use crate::pg::lock;
 use crate::pg::privilege::{self, Acting};
 use crate::pg::procedure::{Failed, attempt, wait_at_most};
+use crate::pg::{bounds, lock};
 use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 
@@ -20,6 +22,15 @@ pub(super) const PAUSE: i64 = 100;
 
 /// How long a step waits for any other lock before it leaves the rest to the next pass, in milliseconds.
 const PATIENCE: i32 = 2_000;
+
+const HOUR: Instant = DAY / 24;
+/// After which time without a pass the next one says so: a daily one may come some minutes late.
+const OVERDUE: Instant = DAY + HOUR;
+/// After which time a leaf that somebody attached is read again.
+const LOOK_AGAIN: Instant = 20 * HOUR;
+
+/// Why a pass that could not find out about an absence drops nothing.
+const UNTOLD: &str = "nobody can tell whether the store was away";
 
 /// What a pass has to know.
 pub struct Pass<'a> {
@@ -68,33 +79,104 @@ impl Pass<'_> {
     }
 
     fn make_ahead(&self, store: Oid) -> Result<(), Refusal> {
-        let today = Day::of((self.clock)());
+        let now = (self.clock)();
+        let today = Day::of(now);
+        if let Some(last) = stores::last_pass(store)?.filter(|last| now - last > OVERDUE) {
+            let hours = counted((now - last) / HOUR, "hour", "hours");
+            pgrx::warning!(
+                "{}: maintenance was overdue: the last pass came to its end {hours} ago",
+                name(store)
+            );
+        }
         self.step(store, "tidy up", || leaves::forget_gone(store));
         for day in plan::missing(&cache::leaves_of(store)?, today, self.ahead) {
-            self.step(store, &format!("make the leaf of {}", date(day)), || {
-                if leaves::make(store, day)? {
-                    pgrx::notice!("{}: made the leaf of {}", name(store), date(day));
-                }
-                Ok(())
-            });
+            if !self.make_leaf(store, day) {
+                break;
+            }
+        }
+        let leaves = cache::leaves_of(store)?;
+        let left =
+            leaves.first().map_or(0, |newest| newest.range.to.saturating_sub((self.clock)()));
+        if left < DAY {
+            let hours = counted(left.max(0) / HOUR, "hour", "hours");
+            pgrx::warning!(
+                "{}: the last leaf ends in {hours}; a claim then has to make its own, or fails",
+                name(store)
+            );
         }
         Ok(())
     }
 
+    /// Makes one leaf. A default partition, which every claim looks into, is locked against all of them for that:
+    /// it is waited for as a drop waits. False if it is in use, so that the other days need not be tried.
+    fn make_leaf(&self, store: Oid, day: Day) -> bool {
+        let Some(default) = bounds::default_of(store) else {
+            let make = || self.made(store, day, || ());
+            self.step(store, &format!("make the leaf of {}", date(day)), make);
+            return true;
+        };
+        for _ in 0..TRIES {
+            let briefly = || wait_at_most(self.lock_timeout);
+            let made = attempt(PATIENCE, || self.made(store, day, briefly));
+            (self.commit)();
+            match made {
+                Ok(()) => return true,
+                Err(Failed::LockTimeout) => lock::pause(PAUSE),
+                Err(failed) => {
+                    let (store, day) = (name(store), date(day));
+                    pgrx::warning!("{store}: could not make the leaf of {day}: {failed}");
+                    return true;
+                }
+            }
+        }
+        self.step(store, "write the log", || {
+            let detail =
+                format!("the default partition is in use by {}", holders::users_of(&[default])?);
+            let (name, date) = (name(store), date(day));
+            pgrx::warning!(
+                "{name}: could not make the leaf of {date}: {detail}; the next pass tries again"
+            );
+            let entry = Entry { day: Some(day), ..Entry::of(Action::Postpone, &detail) };
+            log::write_once_an_hour(store, &entry)
+        });
+        false
+    }
+
+    fn made(&self, store: Oid, day: Day, before_default: impl FnOnce()) -> Result<(), Refusal> {
+        let Some(moved) = leaves::make(store, day, before_default)? else { return Ok(()) };
+        let with = match moved {
+            0 => String::new(),
+            _ => format!(", with {} of the default partition", counted(moved, "claim", "claims")),
+        };
+        pgrx::notice!("{}: made the leaf of {}{with}", name(store), date(day));
+        Ok(())
+    }
+
     fn drop_due(&self, store: Oid) -> Result<(), Refusal> {
-        let settled = self.step(store, "see whether it was away", || {
+        let settled = self.try_step(store, "see whether it was away", || {
             away::settle(store, (self.clock)(), self.away_days)
         });
-        if !settled {
+        if let Err(failed) = settled {
             // What is due by the clock may be what an absence keeps open.
             self.step(store, "write the log", || {
-                let detail = "nobody can tell whether the store was away";
+                let detail = match failed {
+                    Failed::LockTimeout => {
+                        format!("{UNTOLD}: in use by {}", holders::changers_of(store)?)
+                    }
+                    Failed::Said(_) => UNTOLD.to_owned(),
+                };
                 pgrx::warning!("{}: nothing is dropped, because {detail}", name(store));
-                log::write_once_an_hour(store, &Entry::of(Action::Postpone, detail))
+                log::write_once_an_hour(store, &Entry::of(Action::Postpone, &detail))
             });
             return Ok(());
         }
         let now = (self.clock)();
+        self.step(store, "write the log", || {
+            for words in pauses::tell_ended(store, now)? {
+                pgrx::notice!("{}: {words}", name(store));
+            }
+            Ok(())
+        });
         let Some(policy) = cache::policy_of(store)? else { return Ok(()) };
         let pauses = pauses::of(store)?.all;
         let leaves = cache::leaves_of(store)?;
@@ -119,11 +201,16 @@ impl Pass<'_> {
             );
         } else if !pauses.in_force(now) {
             for leaf in &due {
-                let day = Day::of(leaf.range.from);
                 let over_by = pauses.over_by(leaf.range.from, now);
-                if !self.drop_leaf(store, leaf.table, day, over_by) {
+                if !self.drop_leaf(store, leaf, over_by) {
                     break;
                 }
+            }
+            for leaf in plan::over_by_hand(&leaves, &pauses, policy.retention, now) {
+                let (over_by, since) = (pauses.over_by(leaf.range.from, now), now - LOOK_AGAIN);
+                self.step(store, "read a leaf that was attached by hand", || {
+                    leaves::see_by_hand(store, leaf.table, over_by, since)
+                });
             }
             if let Some(oldest) = leaves.last() {
                 self.step(store, "tidy up", || pauses::forget_before(store, oldest.range.from));
@@ -143,26 +230,47 @@ impl Pass<'_> {
         what: &str,
         work: impl FnOnce() -> Result<(), Refusal>,
     ) -> bool {
+        self.try_step(store, what, work).is_ok()
+    }
+
+    /// The same, with what it ran into.
+    fn try_step(
+        &self,
+        store: Oid,
+        what: &str,
+        work: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<(), Failed> {
         let done = attempt(PATIENCE, work);
         if let Err(failed) = &done {
             pgrx::warning!("{}: could not {what}: {failed}", name(store));
         }
         (self.commit)();
-        done.is_ok()
+        done
     }
 
     /// Drops one leaf, whose claims are over if they were to expire by `over_by`. False if the store is in
     /// use, so that the others need not be tried.
-    fn drop_leaf(&self, store: Oid, leaf: Oid, day: Day, over_by: Instant) -> bool {
+    fn drop_leaf(&self, store: Oid, leaf: &Leaf, over_by: Instant) -> bool {
+        let day = Day::of(leaf.range.from);
         // Read before anything is locked, because it may take long: claims go to today's leaf only.
-        let mut rows = None;
+        let (mut rows, mut sealed) = (None, None);
         self.step(store, &format!("read the leaf of {}", date(day)), || {
-            let Some((all, live)) = leaves::count_claims(leaf, over_by)? else { return Ok(()) };
+            // A seal that holds says it without reading.
+            let content = filters::content_of(store, leaf)?;
+            if let Some(known) = content.filter(|known| known.newest.is_none_or(|at| at <= over_by))
+            {
+                (rows, sealed) = (Some(known.keys), Some(known.seal));
+                return Ok(());
+            }
+            let Some((all, live)) = leaves::count_claims(leaf.table, over_by)? else {
+                return Ok(());
+            };
             if live == 0 {
                 rows = Some(all);
                 return Ok(());
             }
-            let detail = format!("{live} claims outlive what was promised for the leaf");
+            let claims = counted(live, "claim outlives", "claims outlive");
+            let detail = format!("{claims} what was promised for the leaf");
             pgrx::warning!("{}: the leaf of {} is kept: {detail}", name(store), date(day));
             let entry =
                 Entry { day: Some(day), rows: Some(live), ..Entry::of(Action::Keep, &detail) };
@@ -172,7 +280,7 @@ impl Pass<'_> {
         let has_store = Cell::new(false);
         for _ in 0..TRIES {
             let dropped =
-                attempt(PATIENCE, || self.drop_locked(store, leaf, day, rows, &has_store));
+                attempt(PATIENCE, || self.drop_locked(store, leaf, rows, sealed, &has_store));
             (self.commit)();
             match dropped {
                 Ok(()) => return true,
@@ -185,7 +293,10 @@ impl Pass<'_> {
             }
         }
         self.step(store, "write the log", || {
-            let detail = format!("in use by {}", leaves::users_of(store, leaf)?);
+            // A drop locks a default partition, too.
+            let in_use: Vec<Oid> =
+                [store, leaf.table].into_iter().chain(bounds::default_of(store)).collect();
+            let detail = format!("in use by {}", holders::users_of(&in_use)?);
             let (name, date) = (name(store), date(day));
             pgrx::notice!("{name}: the leaf of {date} is {detail}; the next pass tries again");
             let entry = Entry { day: Some(day), ..Entry::of(Action::Postpone, &detail) };
@@ -197,11 +308,12 @@ impl Pass<'_> {
     fn drop_locked(
         &self,
         store: Oid,
-        leaf: Oid,
-        day: Day,
+        known: &Leaf,
         rows: i64,
+        sealed: Option<Seal>,
         has_store: &Cell<bool>,
     ) -> Result<(), Refusal> {
+        let (leaf, day) = (known.table, Day::of(known.range.from));
         let began = (self.clock)();
         has_store.set(false);
         lock::hold_definition(store);
@@ -220,6 +332,12 @@ impl Pass<'_> {
         if pauses.in_force(now) || !due.iter().any(|due| due.table == leaf) {
             return Ok(());
         }
+        // What was said without reading must still be so; if not, the next pass reads.
+        if let Some(seal) = sealed
+            && !filters::holds(store, known, seal)?
+        {
+            return Ok(());
+        }
         leaves::drop_leaf(leaf)?;
         pgrx::notice!("{}: dropped the leaf of {}", name(store), date(day));
         let took = Some((self.clock)() - began);
@@ -234,8 +352,8 @@ fn in_words(doubt: &Doubt) -> String {
     match doubt {
         Doubt::Back => "the clock has gone back since the last pass".to_owned(),
         Doubt::Ahead { due, plausible } => format!(
-            "{due} leaves have become due since the last pass, where the days that left claims make {plausible} \
-             plausible"
+            "{} become due since the last pass, where the days that left claims make {plausible} plausible",
+            counted(i64::try_from(*due).unwrap_or(i64::MAX), "leaf has", "leaves have")
         ),
     }
 }

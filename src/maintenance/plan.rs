@@ -23,6 +23,21 @@ pub fn due(leaves: &[Leaf], pauses: &Pauses, now: Instant) -> Vec<Leaf> {
     due
 }
 
+/// Leaves that nobody promised anything for, as they were attached by hand, of days that would be due by now. A
+/// default partition, and a range without a beginning, are left alone.
+pub fn over_by_hand<'a>(
+    leaves: &'a [Leaf],
+    pauses: &Pauses,
+    retention: Instant,
+    now: Instant,
+) -> impl Iterator<Item = &'a Leaf> {
+    leaves.iter().filter(move |leaf| {
+        leaf.keep_until == Instant::MAX
+            && leaf.range.from != Instant::MIN
+            && pauses.end(leaf.range.from, leaf.range.to.saturating_add(retention)) <= now
+    })
+}
+
 /// Until when a leaf may hold a live claim.
 fn end_of(leaf: &Leaf, pauses: &Pauses) -> Instant {
     pauses.end(leaf.range.from, leaf.keep_until)

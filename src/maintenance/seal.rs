@@ -3,7 +3,7 @@
 use super::apply::{PAUSE, Pass, TRIES, date, name};
 use crate::catalog::cache::{self, Leaf};
 use crate::catalog::log::{self, Action, Entry};
-use crate::catalog::{building, filters, leaves, pauses, sealing};
+use crate::catalog::{building, filters, holders, pauses, sealing};
 use crate::domain::day::{DAY, Day, Instant};
 use crate::domain::pause::Pauses;
 use crate::error::Refusal;
@@ -28,8 +28,7 @@ impl Pass<'_> {
             self.build(store);
         }
         self.step(store, "drop filters that are asked no more", || {
-            wait_at_most(self.lock_timeout);
-            building::drop_retired(store)
+            building::drop_retired(store, self.lock_timeout).map(|_| ())
         });
         Ok(())
     }
@@ -66,7 +65,7 @@ impl Pass<'_> {
             }
         }
         self.step(store, "write the log", || {
-            let detail = format!("sealing: in use by {}", leaves::users_of(store, leaf.table)?);
+            let detail = format!("sealing: in use by {}", holders::users_of(&[leaf.table])?);
             let (name, date) = (name(store), date(day));
             pgrx::notice!("{name}: sealing the leaf of {date} is left to the next pass, {detail}");
             let entry = Entry { day: Some(day), ..Entry::of(Action::Postpone, &detail) };
@@ -103,9 +102,9 @@ impl Pass<'_> {
     pub(super) fn forget_filters(&self) -> Result<(), Refusal> {
         for store in building::gone_stores()? {
             let forgotten = attempt(PATIENCE, || {
-                wait_at_most(self.lock_timeout);
+                // With the store its claimers have heard that it is gone.
                 building::retire_all(store)?;
-                building::drop_retired(store)
+                building::drop_retired(store, self.lock_timeout)
             });
             if let Err(failed) = forgotten {
                 pgrx::warning!("could not drop the filters of a store that is gone: {failed}");

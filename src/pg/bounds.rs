@@ -23,6 +23,7 @@ unsafe extern "C-unwind" {
     fn find_inheritance_children(parent: pg_sys::Oid, mode: pg_sys::LOCKMODE) -> *mut pg_sys::List;
     // catalog/partition.h
     fn get_partition_parent(leaf: pg_sys::Oid, even_if_detached: bool) -> pg_sys::Oid;
+    fn get_default_partition_oid(parent: pg_sys::Oid) -> pg_sys::Oid;
 }
 
 /// The partitions of a table as the catalog has them now.
@@ -48,6 +49,13 @@ pub fn parent(leaf: pg_sys::Oid) -> Option<pg_sys::Oid> {
         pg_sys::get_rel_relispartition(leaf)
             .then(|| pg_sys::ffi::pg_guard_ffi_boundary(|| get_partition_parent(leaf, true)))
     }
+}
+
+/// The default partition of a partitioned table, which takes the rows that no other covers.
+pub fn default_of(parent: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    // SAFETY: guarded, because the function is declared here; a catalog look-up that takes any oid.
+    let oid = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| get_default_partition_oid(parent)) };
+    (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
 /// What a partition covers; None for a table that is no partition or is gone.

@@ -7,11 +7,11 @@ use pgrx::pg_sys;
 /// How many rows are read between two looks for a cancel.
 const ROUND: u64 = 1_000;
 
-/// Calls `each` with key and effect of every committed row of an open leaf. False where it has no such columns,
+/// Calls `each` with key, effect and expiry of every committed row of an open leaf. False where it has no such columns,
 /// or no rows of its own.
-pub fn for_each_key(leaf: &Relation, mut each: impl FnMut(&[u8], &[u8])) -> bool {
+pub fn for_each_key(leaf: &Relation, mut each: impl FnMut(&[u8], &[u8], i64)) -> bool {
     let columns = layout::key_columns(leaf).filter(|_| leaf.is_ordinary());
-    let Some((key, effect)) = columns else { return false };
+    let Some([key, effect, expiry]) = columns else { return false };
     // SAFETY: the leaf is open; snapshot and scan are given back in reverse order; a row's values point into
     // it, or to copies of them that are freed, and `each` cannot keep them.
     unsafe {
@@ -39,9 +39,9 @@ pub fn for_each_key(leaf: &Relation, mut each: impl FnMut(&[u8], &[u8])) -> bool
                 pgrx::check_for_interrupts!();
             }
             pg_sys::heap_deform_tuple(tuple, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
-            let (key, effect) = (values[key as usize - 1], values[effect as usize - 1]);
+            let [key, effect, expiry] = [key, effect, expiry].map(|n| values[n as usize - 1]);
             let (key, effect) = (Packed::new(key), Packed::new(effect));
-            each(key.bytes(), effect.bytes());
+            each(key.bytes(), effect.bytes(), expiry.value() as i64);
         }
         pg_sys::systable_endscan(scan);
         pg_sys::UnregisterSnapshot(snapshot);

@@ -137,17 +137,17 @@ pub(super) fn further_columns(leaf: &Relation, layout: &Layout) -> Vec<i16> {
         .collect()
 }
 
-/// The attribute numbers of key and effect, if the leaf has them.
-pub(super) fn key_columns(leaf: &Relation) -> Option<(i16, i16)> {
+/// The attribute numbers of key, effect and expiry, if the leaf has them.
+pub(super) fn key_columns(leaf: &Relation) -> Option<[i16; 3]> {
     let number = |column: Column| {
         let (name, kind) = NAMES[column as usize];
         find(leaf, name, kind)
     };
-    Some((number(Column::Key)?, number(Column::Effect)?))
+    Some([number(Column::Key)?, number(Column::Effect)?, number(Column::ExpiresAt)?])
 }
 
-/// The same for a table that need not be open, by the catalog; 0 for one it lacks. Their types are not looked at.
-pub(super) fn key_columns_of(table: pg_sys::Oid) -> (i16, i16) {
+/// Those of key and effect for a table that need not be open, by the catalog; 0 for one it lacks. Their types are not looked at.
+pub fn key_columns_of(table: pg_sys::Oid) -> (i16, i16) {
     let number = |column: Column| {
         // SAFETY: looks up any oid and any NUL-terminated name.
         unsafe { pg_sys::get_attnum(table, NAMES[column as usize].0.as_ptr()) }

@@ -41,6 +41,21 @@ impl OwnLock {
         (OwnLock { tag }, now)
     }
 
+    /// The same only if the lock can be had at once.
+    pub fn key_at_once(number: u64) -> Option<(OwnLock, i64)> {
+        let tag = tag(number, KEY_SPACE);
+        // SAFETY: as in `key`; where the lock is not had nothing is held.
+        let now = unsafe {
+            step(|| {
+                try_acquire(&tag).then(|| {
+                    raw::AcceptInvalidationMessages();
+                    raw::GetCurrentTimestamp()
+                })
+            })
+        };
+        now.map(|now| (OwnLock { tag }, now))
+    }
+
     /// Waits for the right to have a store, or a day of it, made.
     pub fn making(number: u64) -> OwnLock {
         OwnLock::acquire(number, MAKE_SPACE)
@@ -187,6 +202,53 @@ pub fn wait_for_transaction(xid: pg_sys::TransactionId, relation: &Relation, tid
 #[derive(Clone, Copy)]
 pub struct RowId(pub(super) pg_sys::ItemPointerData);
 
+/// A process and the key it is deciding.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Decider {
+    pid: i32,
+    number: (u32, u32),
+}
+
+/// Who holds the lock of a key in this database.
+pub fn deciders() -> Vec<Decider> {
+    // SAFETY: the list is a copy in memory of the call's own, given back at its end.
+    unsafe {
+        let list = pg_sys::GetLockStatusData();
+        let locks = std::slice::from_raw_parts((*list).locks, (*list).nelements as usize);
+        let database = super::session::database().to_u32();
+        let of_a_key = |tag: &pg_sys::LOCKTAG| {
+            tag.locktag_type == pg_sys::LockTagType::LOCKTAG_ADVISORY as u8
+                && (tag.locktag_field1, tag.locktag_field4) == (database, KEY_SPACE)
+        };
+        let found = locks
+            .iter()
+            .filter(|lock| lock.holdMask != 0 && of_a_key(&lock.locktag))
+            .map(|lock| Decider {
+                pid: lock.pid,
+                number: (lock.locktag.locktag_field2, lock.locktag.locktag_field3),
+            })
+            .collect();
+        pg_sys::pfree((*list).locks.cast());
+        pg_sys::pfree(list.cast());
+        found
+    }
+}
+
+/// Waits until nobody holds a key's lock who holds it now; false if that takes longer than `patience`
+/// milliseconds. A claim holds one for microseconds, and never while it waits for somebody.
+pub fn wait_for_deciders(patience: i32) -> bool {
+    let mut waited_for = deciders();
+    for _ in 0..patience.max(1) {
+        if waited_for.is_empty() {
+            return true;
+        }
+        pause(1);
+        let still = deciders();
+        waited_for.retain(|decider| still.contains(decider));
+    }
+    waited_for.is_empty()
+}
+
 /// Waits for AccessExclusiveLock on a table, kept to the end of the transaction.
 pub fn hold_exclusively(table: pg_sys::Oid) {
     // SAFETY: takes any oid; whether the relation exists is the caller's to check.
@@ -198,6 +260,13 @@ pub fn hold_exclusively(table: pg_sys::Oid) {
 pub fn hold_against_writers(table: pg_sys::Oid) {
     // SAFETY: as for `hold_exclusively`.
     unsafe { pg_sys::LockRelationOid(table, pg_sys::ShareRowExclusiveLock as i32) }
+}
+
+/// Waits for the lock under which a table's definition changes while it is read and written to, kept to the end
+/// of the transaction.
+pub fn hold_for_change(table: pg_sys::Oid) {
+    // SAFETY: takes any oid; whether the relation exists is the caller's to check.
+    unsafe { pg_sys::LockRelationOid(table, pg_sys::ShareUpdateExclusiveLock as i32) }
 }
 
 /// Sleeps, and is cancelled as any statement is.

@@ -1,15 +1,15 @@
 //! Tables whose rows fill a page each and never change: written once from the first block on, read by block,
 //! past snapshots, straight from the shared buffers.
 //!
-//! A reader holds no lock on such a table, which would cost one for each. All of them share one guard, a table
-//! of which nothing else is ever asked: whoever reads holds its lock for as long as that takes, and
-//! whoever drops one of them holds the guard exclusively. A reader that cannot have the guard at once does
-//! without the pages.
+//! A reader holds no lock on such a table, which would cost more than the reading. It reads while it holds the lock
+//! of a key, after it has made sure that the table is still in use; whoever drops one has said so before, and
+//! waits until nobody holds a key's lock who held it then ([`super::lock::wait_for_deciders`]).
 
 use super::failure::step;
 use super::raw;
 use super::relation::{Access, Relation};
 use pgrx::pg_sys;
+use std::cell::Cell;
 
 /// PostgreSQL's address of a table's file.
 #[cfg(feature = "pg15")]
@@ -19,9 +19,11 @@ pub(super) type File = pg_sys::RelFileNode;
 pub(super) type File = pg_sys::RelFileLocator;
 
 /// A table of pages, to be read.
-#[derive(Clone, Copy)]
 pub struct Pages {
     file: File,
+    /// Where each page was in the buffers last, which spares looking that up: four bytes a page, a two-thousandth
+    /// of what is read.
+    last: Vec<Cell<pg_sys::Buffer>>,
 }
 
 impl Pages {
@@ -41,48 +43,52 @@ impl Pages {
             let file = (*rel).rd_node;
             #[cfg(not(feature = "pg15"))]
             let file = (*rel).rd_locator;
-            Some(Pages { file })
+            Some(Pages { file, last: vec![Cell::new(NOWHERE); blocks as usize] })
         }
     }
 }
 
-/// Reads blocks of tables of pages under the guard: `each` is given what was asked for and the row's bytes,
-/// none where the block holds no such row. False, and nothing read, where the guard cannot be had at once or
-/// where `is_current`, asked under it, says that the tables may be others by now.
-///
-/// Neither of the two may raise or panic.
+/// Reads blocks of tables of pages: `each` is given what was asked for and the row's bytes, none where the block
+/// holds no such row. The caller keeps the tables from being dropped meanwhile. `each` may not raise or panic.
 pub fn read<'a>(
-    guard: pg_sys::Oid,
-    is_current: impl Fn() -> bool,
     blocks: impl Iterator<Item = (usize, &'a Pages, u32)>,
     mut each: impl FnMut(usize, &[u8]),
-) -> bool {
-    let mode = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
-    // SAFETY: under the guard no table of pages is dropped, and its oldest block is still there; a pin keeps
-    // a page's row where it is. Nothing in the step has a destructor: the closures are the callers'.
+) {
+    // SAFETY: the tables are there; a pin keeps a page's row where it is. Nothing in the step has a destructor: the
+    // closure is the caller's.
     unsafe {
         step(|| {
-            if !raw::ConditionalLockRelationOid(guard, mode) {
-                return false;
+            for (asked, pages, block) in blocks {
+                let buffer = pages.pin(block);
+                each(asked, row_of(pg_sys::BufferGetPage(buffer).cast()));
+                raw::ReleaseBuffer(buffer);
             }
-            let current = is_current();
-            if current {
-                for (asked, pages, block) in blocks {
-                    let buffer = raw::ReadBufferWithoutRelcache(
-                        pages.file,
-                        pg_sys::ForkNumber::MAIN_FORKNUM,
-                        block,
-                        pg_sys::ReadBufferMode::RBM_NORMAL,
-                        std::ptr::null_mut(),
-                        true,
-                    );
-                    each(asked, row_of(pg_sys::BufferGetPage(buffer).cast()));
-                    raw::ReleaseBuffer(buffer);
-                }
+        });
+    }
+}
+
+const NOWHERE: pg_sys::Buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
+
+impl Pages {
+    /// # Safety
+    /// Within a step; the table is there.
+    unsafe fn pin(&self, block: u32) -> pg_sys::Buffer {
+        let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+        let last = self.last.get(block as usize);
+        let recent = last.map_or(NOWHERE, Cell::get);
+        // SAFETY: the caller's promise. A buffer that holds another page by now says so.
+        unsafe {
+            if recent != NOWHERE && raw::ReadRecentBuffer(self.file, fork, block, recent) {
+                return recent;
             }
-            raw::UnlockRelationOid(guard, mode);
-            current
-        })
+            let mode = pg_sys::ReadBufferMode::RBM_NORMAL;
+            let none = std::ptr::null_mut();
+            let buffer = raw::ReadBufferWithoutRelcache(self.file, fork, block, mode, none, true);
+            if let Some(last) = last {
+                last.set(buffer);
+            }
+            buffer
+        }
     }
 }
 

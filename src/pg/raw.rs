@@ -71,6 +71,12 @@ unsafe extern "C-unwind" {
         strategy: BufferAccessStrategy,
         permanent: bool,
     ) -> Buffer;
+    pub(super) fn ReadRecentBuffer(
+        file: super::pages::File,
+        fork: ForkNumber::Type,
+        block: BlockNumber,
+        recent: Buffer,
+    ) -> bool;
     pub(super) fn ReleaseBuffer(buffer: Buffer);
     pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
     pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
@@ -159,7 +165,7 @@ unsafe extern "C-unwind" {
     // utils/memutils.h
     pub(super) fn MemoryContextReset(context: MemoryContext);
     pub(super) fn MemoryContextDelete(context: MemoryContext);
-    // storage/lock.h, storage/lmgr.h, utils/inval.h, access/xact.h, utils/timestamp.h
+    // storage/lock.h, utils/inval.h, access/xact.h, utils/timestamp.h
     pub(super) fn LockAcquire(
         tag: *const LOCKTAG,
         mode: LOCKMODE,
@@ -176,8 +182,6 @@ unsafe extern "C-unwind" {
         #[cfg(feature = "pg18")] log_failure: bool,
     ) -> LockAcquireResult::Type;
     pub(super) fn LockRelease(tag: *const LOCKTAG, mode: LOCKMODE, session: bool) -> bool;
-    pub(super) fn ConditionalLockRelationOid(relid: Oid, mode: LOCKMODE) -> bool;
-    pub(super) fn UnlockRelationOid(relid: Oid, mode: LOCKMODE);
     pub(super) fn AcceptInvalidationMessages();
     pub(super) fn GetCurrentCommandId(used: bool) -> CommandId;
     pub(super) fn GetCurrentTimestamp() -> TimestampTz;

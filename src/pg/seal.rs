@@ -3,14 +3,13 @@
 
 use super::failure::step;
 use super::relation::{Access, Relation};
-use super::{layout, raw, session};
+use super::{raw, session};
 use pgrx::pg_sys;
 use std::cell::Cell;
 use std::ffi::CStr;
 
-/// A trigger as it was made, the file of its table, and which of its columns have the names of a key's: anything
-/// that alters the trigger (disabling it, making it anew, restoring a dump), writes the table anew, or gives
-/// another column such a name leaves another mark.
+/// A trigger as it was made, and its table's row in pg_class: anything that alters the trigger (disabling it,
+/// making it anew, restoring a dump), writes the table anew, or makes it a partition again leaves another mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The trigger.
@@ -19,58 +18,68 @@ pub struct Mark {
     pub made_by: u32,
     /// The table's file.
     pub file: pg_sys::Oid,
-    /// The number of the column that is the key, and of the effect's.
-    pub columns: (i16, i16),
+    /// The transaction that altered the table's row last.
+    pub altered_by: u32,
 }
 
-/// The mark of a table by the trigger of a name, as the catalog has it now. None where there is none.
-pub fn mark_of(table: pg_sys::Oid, trigger: &CStr) -> Option<Mark> {
-    let file = file_of(table)?;
-    let columns = layout::key_columns_of(table);
-    let rel = Relation::open(pg_sys::TriggerRelationId, Access::Read)?;
-    let mut keys: [pg_sys::ScanKeyData; 2] = [Default::default(); 2];
-    // SAFETY: pg_trigger is open; the scan is by its unique index on table and name, whose keys live as long
-    // as it; the row is read before the scan ends.
-    unsafe {
-        pg_sys::ScanKeyInit(
-            &mut keys[0],
-            pg_sys::Anum_pg_trigger_tgrelid as pg_sys::AttrNumber,
-            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
-            pg_sys::Oid::from(pg_sys::F_OIDEQ).to_u32().into(),
-            pg_sys::Datum::from(table),
-        );
-        pg_sys::ScanKeyInit(
-            &mut keys[1],
-            pg_sys::Anum_pg_trigger_tgname as pg_sys::AttrNumber,
-            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
-            pg_sys::Oid::from(pg_sys::F_NAMEEQ).to_u32().into(),
-            pg_sys::Datum::from(trigger.as_ptr()),
-        );
-        let scan = pg_sys::systable_beginscan(
-            rel.raw(),
-            pg_sys::Oid::from(pg_sys::TriggerRelidNameIndexId),
-            true,
-            std::ptr::null_mut(),
-            2,
-            keys.as_mut_ptr(),
-        );
-        let row = pg_sys::systable_getnext(scan);
-        let mark = (!row.is_null()).then(|| {
-            let header = (*row).t_data;
-            let form = header.cast::<u8>().add((*header).t_hoff as usize);
-            Mark {
-                trigger: (*form.cast::<pg_sys::FormData_pg_trigger>()).oid,
-                made_by: (*header).t_choice.t_heap.t_xmin.into_inner(),
-                file,
-                columns,
-            }
-        });
-        pg_sys::systable_endscan(scan);
-        mark
+/// Reads marks.
+pub struct Marks(Relation);
+
+impl Marks {
+    /// None where there is no catalog of triggers.
+    pub fn open() -> Option<Marks> {
+        Relation::open(pg_sys::TriggerRelationId, Access::Read).map(Marks)
+    }
+
+    /// The mark of a table by the trigger of a name, as the catalog has it now. None where there is none.
+    pub fn of(&self, table: pg_sys::Oid, trigger: &CStr) -> Option<Mark> {
+        let (file, altered_by) = row_of(table)?;
+        let mut keys: [pg_sys::ScanKeyData; 2] = [Default::default(); 2];
+        // SAFETY: pg_trigger is open; the scan is by its unique index on table and name, whose keys live as long
+        // as it; the row is read before the scan ends.
+        unsafe {
+            pg_sys::ScanKeyInit(
+                &mut keys[0],
+                pg_sys::Anum_pg_trigger_tgrelid as pg_sys::AttrNumber,
+                pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+                pg_sys::Oid::from(pg_sys::F_OIDEQ).to_u32().into(),
+                pg_sys::Datum::from(table),
+            );
+            pg_sys::ScanKeyInit(
+                &mut keys[1],
+                pg_sys::Anum_pg_trigger_tgname as pg_sys::AttrNumber,
+                pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+                pg_sys::Oid::from(pg_sys::F_NAMEEQ).to_u32().into(),
+                pg_sys::Datum::from(trigger.as_ptr()),
+            );
+            let scan = pg_sys::systable_beginscan(
+                self.0.raw(),
+                pg_sys::Oid::from(pg_sys::TriggerRelidNameIndexId),
+                true,
+                std::ptr::null_mut(),
+                2,
+                keys.as_mut_ptr(),
+            );
+            let row = pg_sys::systable_getnext(scan);
+            let mark = (!row.is_null()).then(|| {
+                let header = (*row).t_data;
+                let form = header.cast::<u8>().add((*header).t_hoff as usize);
+                Mark {
+                    trigger: (*form.cast::<pg_sys::FormData_pg_trigger>()).oid,
+                    made_by: (*header).t_choice.t_heap.t_xmin.into_inner(),
+                    file,
+                    altered_by,
+                }
+            });
+            pg_sys::systable_endscan(scan);
+            mark
+        }
     }
 }
 
-fn file_of(table: pg_sys::Oid) -> Option<pg_sys::Oid> {
+/// The file of a table, and the transaction that altered its row in pg_class last. Statistics of the table are
+/// overwritten in place there, which is no alteration.
+fn row_of(table: pg_sys::Oid) -> Option<(pg_sys::Oid, u32)> {
     // SAFETY: the syscache row is pinned while it is read.
     unsafe {
         let row = pg_sys::SearchSysCache1(
@@ -83,8 +92,9 @@ fn file_of(table: pg_sys::Oid) -> Option<pg_sys::Oid> {
         let header = (*row).t_data;
         let form = header.cast::<u8>().add((*header).t_hoff as usize);
         let file = (*form.cast::<pg_sys::FormData_pg_class>()).relfilenode;
+        let altered_by = (*header).t_choice.t_heap.t_xmin.into_inner();
         pg_sys::ReleaseSysCache(row);
-        Some(file)
+        Some((file, altered_by))
     }
 }
 

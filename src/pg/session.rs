@@ -91,6 +91,18 @@ pub fn is_superuser() -> bool {
     unsafe { pg_sys::superuser() }
 }
 
+/// The name of the current role, for a message.
+pub fn role_name() -> String {
+    // SAFETY: with no error wanted it answers null, or a NUL-terminated string in the caller's memory context.
+    unsafe {
+        let name = pg_sys::GetUserNameFromId(pg_sys::GetUserId(), true);
+        if name.is_null() {
+            return String::new();
+        }
+        CStr::from_ptr(name).to_string_lossy().into_owned()
+    }
+}
+
 /// Whether an extension of this name is in the database.
 pub fn has_extension(name: &CStr) -> bool {
     // SAFETY: a look-up in a transaction; the name is NUL-terminated.

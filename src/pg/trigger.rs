@@ -31,9 +31,9 @@ impl Fired {
         }
     }
 
-    /// Whether the row that comes may have a key that was not in the table before: a new row has, and so has
-    /// one that another trigger may change after this one.
-    pub fn may_bring_a_key(&self) -> bool {
+    /// Whether the row that comes may have a key or an expiry that is not known: a new row has, and so has one
+    /// that another trigger may change after this one.
+    pub fn may_bring_news(&self) -> bool {
         // SAFETY: as in `table`, which the caller has asked; of an update both rows are there.
         unsafe {
             let data = &*self.0;
@@ -46,18 +46,19 @@ impl Fired {
                 .table()
                 .and_then(|table| Relation::open(table, Access::Read))
                 .and_then(|table| layout::key_columns(&table));
-            let Some((key, effect)) = columns.filter(|_| alone) else { return true };
+            let Some([key, effect, expiry]) = columns.filter(|_| alone) else { return true };
             let descriptor = (*data.tg_relation).rd_att;
             let value = |row, number: i16| {
                 let mut null = true;
                 let value = pg_sys::heap_getattr(row, i32::from(number), descriptor, &mut null);
-                (!null).then(|| Packed::new(value))
+                (!null).then_some(value)
             };
+            let (old, new) = (data.tg_trigtuple, data.tg_newtuple);
+            let ends = value(old, expiry).zip(value(new, expiry));
             let same = [key, effect].into_iter().all(|number| {
-                let (old, new) =
-                    (value(data.tg_trigtuple, number), value(data.tg_newtuple, number));
-                old.zip(new).is_some_and(|(old, new)| old.bytes() == new.bytes())
-            });
+                let text = |row| value(row, number).map(|value| Packed::new(value));
+                text(old).zip(text(new)).is_some_and(|(old, new)| old.bytes() == new.bytes())
+            }) && ends.is_some_and(|(old, new)| old.value() == new.value());
             !same
         }
     }

@@ -24,6 +24,11 @@ thread_local! {
     static GUESS_NEW: Cell<bool> = const { Cell::new(true) };
 }
 
+/// Whether the next key is more likely a duplicate than new.
+pub fn expects_duplicate() -> bool {
+    !GUESS_NEW.with(Cell::get)
+}
+
 /// An open leaf. Fields are dropped in order: the search before what it searches.
 pub struct OpenLeaf {
     content: Option<Content>,

@@ -11,6 +11,7 @@ const PATIENCE: &std::ffi::CStr = c"2s";
 pub fn run() {
     let Some(order) = Order::decode(&worker::order()) else { return };
     worker::connect(order.database().into());
+    worker::set(c"application_name", c"pg_once claim");
     worker::set(c"lock_timeout", PATIENCE);
     super::be_ordinary();
     worker::begin();

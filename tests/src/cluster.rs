@@ -29,6 +29,11 @@ impl Build {
         self
     }
 
+    /// The library preloaded.
+    pub fn preloaded(self) -> Build {
+        self.set("shared_preload_libraries", "pg_once")
+    }
+
     /// A further option for `initdb`.
     pub fn initdb(mut self, option: &str) -> Build {
         self.initdb.push(option.to_owned());

@@ -27,6 +27,7 @@ pub mod look;
 pub mod oracle;
 pub mod pooler;
 pub mod race;
+pub mod retention;
 pub mod server;
 pub mod session;
 pub mod shared;

@@ -1,6 +1,7 @@
 //! Many sessions doing something at the same moment.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::session::Session;
 
@@ -38,4 +39,14 @@ pub fn all<R: Send>(
 /// How many of the answers are true.
 pub fn trues(answers: &[bool]) -> usize {
     answers.iter().filter(|claimed| **claimed).count()
+}
+
+/// Ends what goes on beside a session, however that session ends.
+#[derive(Debug)]
+pub struct End<'a>(pub &'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }

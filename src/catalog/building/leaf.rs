@@ -2,6 +2,7 @@
 
 use super::Day;
 use crate::catalog::filters::Seal;
+use crate::domain::day::Instant;
 use crate::domain::filter::MOST_DAYS;
 use crate::domain::filter::merge::Source;
 use crate::domain::filter::page::Entry;
@@ -30,9 +31,10 @@ impl Batch {
         let (mut entries, room) = (Vec::new(), room());
         for seal in seals.iter().take(MOST_DAYS) {
             let (place, before) = (day_number(batch.days.len())?, entries.len());
-            let mut keys = 0;
-            for_each_hash(store, seal.leaf, |hash| {
+            let (mut keys, mut newest) = (0, None);
+            for_each_hash(store, seal.leaf, |hash, expires_at| {
                 keys += 1;
+                newest = newest.max(Some(expires_at));
                 if entries.len() < room {
                     entries.push((hash, place));
                 }
@@ -42,7 +44,7 @@ impl Batch {
                 entries.truncate(before);
                 break;
             }
-            batch.days.push(Day { leaf: seal.leaf, seal: seal.number, keys });
+            batch.days.push(Day { leaf: seal.leaf, seal: seal.number, keys, newest });
             if !fits {
                 return Ok(batch);
             }
@@ -100,11 +102,13 @@ fn room() -> usize {
     (session::maintenance_memory() / size_of::<Entry>()).max(1_000)
 }
 
-fn for_each_hash(store: Oid, leaf: Oid, mut each: impl FnMut(u64)) -> Result<(), Refusal> {
+fn for_each_hash(store: Oid, leaf: Oid, mut each: impl FnMut(u64, Instant)) -> Result<(), Refusal> {
     let gone = || Refusal::Internal(format!("leaf {leaf} is gone"));
     let table = Relation::open(leaf, Access::Read).ok_or_else(gone)?;
     let store = store.to_u32();
-    let has_keys = for_each_key(&table, |key, effect| each(lock_number(store, effect, key)));
+    let has_keys = for_each_key(&table, |key, effect, expires_at| {
+        each(lock_number(store, effect, key), expires_at);
+    });
     if has_keys { Ok(()) } else { Err(Refusal::UnusableLeaf(table.name())) }
 }
 
@@ -130,7 +134,7 @@ impl Read {
             let part_of = |hash: u64| (u128::from(hash) * u128::from(self.rounds)) >> 64;
             let mut entries = Vec::new();
             for (day, number) in self.days.iter().zip(self.first..) {
-                let add = |hash| {
+                let add = |hash, _| {
                     if part_of(hash) == u128::from(part) {
                         entries.push((hash, number));
                     }

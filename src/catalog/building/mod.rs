@@ -8,8 +8,9 @@ mod source;
 
 use self::leaf::Batch;
 use self::source::{Source, Stored};
-use super::filters::{self, Known, Seal};
-use super::{cache, schema, sql};
+use crate::catalog::filters::{self, Known, KnownDay, Seal};
+use crate::catalog::{cache, schema, sql};
+use crate::domain::day::Instant;
 use crate::domain::filter::merge::{self, Elder};
 use crate::domain::filter::page::Entry;
 use crate::domain::filter::{MOST_DAYS, Shape};
@@ -37,6 +38,7 @@ struct Day {
     leaf: Oid,
     seal: i64,
     keys: u64,
+    newest: Option<Instant>,
 }
 
 /// Builds a filter of days that are sealed and have none: of as many as fit in memory, of one at least. Days
@@ -113,9 +115,9 @@ fn counting_days(filter: &Known, seals: &[Seal]) -> Vec<(usize, Day)> {
     filter
         .days
         .iter()
-        .filter(|&&(_, leaf, seal, _)| holds(leaf, seal))
-        .map(|&(place, leaf, seal, keys)| {
-            (place, Day { leaf, seal, keys: u64::try_from(keys).unwrap_or(0) })
+        .filter(|day| holds(day.leaf, day.seal))
+        .map(|&KnownDay { place, leaf, seal, keys, newest }| {
+            (place, Day { leaf, seal, keys: u64::try_from(keys).unwrap_or(0), newest })
         })
         .collect()
 }
@@ -239,8 +241,16 @@ fn name(store: Oid, table: Oid, shape: &Shape, entries: u64, days: &[Day]) -> Re
     )?;
     for (place, day) in (0_i64..).zip(days) {
         sql::run(
-            "INSERT INTO once.filter_day (filter, place, leaf, seal, keys) VALUES ($1, $2, $3, $4, $5)",
-            &[table.into(), place.into(), day.leaf.into(), day.seal.into(), keys(day).into()],
+            "INSERT INTO once.filter_day (filter, place, leaf, seal, keys, newest) \
+             VALUES ($1, $2, $3, $4, $5, $6)",
+            &[
+                table.into(),
+                place.into(),
+                day.leaf.into(),
+                day.seal.into(),
+                keys(day).into(),
+                day.newest.map_or_else(|| Ok(sql::no_instant()), sql::instant)?,
+            ],
         )?;
     }
     Ok(())
@@ -255,18 +265,22 @@ fn retire(tables: &[Oid]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Drops the tables of a store's filters that nobody asks any more. Waits, as long as the caller has allowed, for
-/// claims that are reading some filter right now.
-pub fn drop_retired(store: Oid) -> Result<(), Refusal> {
+/// Drops the tables of a store's filters that nobody asks any more, once no claim can still be reading one: they
+/// were retired in a transaction that has ended, so whoever takes a key's lock from now on knows it. False
+/// where some claim does not come to its end.
+pub fn drop_retired(store: Oid, patience: i32) -> Result<bool, Refusal> {
     let retired = |filter: &Known| filter.retired;
     if !filters::known(store)?.iter().any(retired) || !lock::try_hold_filters(store) {
-        return Ok(());
+        return Ok(true);
     }
-    lock::hold_exclusively(filters::guard()?);
+    if !lock::wait_for_deciders(patience) {
+        return Ok(false);
+    }
     filters::known(store)?.iter().filter(|filter| retired(filter)).try_for_each(|filter| {
         forget(filter.table)?;
         drop_table(filter.table)
-    })
+    })?;
+    Ok(true)
 }
 
 fn forget(table: Oid) -> Result<(), Refusal> {

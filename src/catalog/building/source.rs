@@ -2,19 +2,13 @@
 
 use super::Day;
 use super::leaf::Read;
-use crate::catalog::filters::{self, Known};
+use crate::catalog::filters::Known;
 use crate::domain::filter::Shape;
 use crate::domain::filter::merge;
 use crate::domain::filter::page::Entry;
 use crate::error::Refusal;
-use crate::pg::lock;
 use crate::pg::pages::{self, Pages};
 use pgrx::pg_sys::Oid;
-
-/// How often the guard is tried for, and the pause in between (milliseconds): whoever has it exclusively drops
-/// a table.
-const TRIES: u32 = 100;
-const PAUSE: i64 = 10;
 
 pub enum Source {
     Read(Read),
@@ -26,7 +20,7 @@ impl Source {
     pub fn finish(self) -> Result<Option<Oid>, Refusal> {
         match self {
             Source::Read(read) => read.finish().map(|()| None),
-            Source::Stored(stored) => stored.finish(),
+            Source::Stored(stored) => Ok(stored.finish()),
         }
     }
 }
@@ -54,23 +48,14 @@ impl merge::Source for Source {
 /// more.
 pub struct Stored {
     table: Oid,
-    guard: Oid,
     shape: Shape,
     pages: Pages,
     numbers: Vec<Option<u8>>,
     next: u32,
     entries: Vec<Entry>,
     place: usize,
-    failed: Option<Fault>,
-}
-
-/// Why a filter cannot be taken in.
-#[derive(Clone, Copy)]
-enum Fault {
-    /// Somebody keeps the guard.
-    Guarded,
     /// A page is not what was written to it.
-    Spoilt,
+    spoilt: bool,
 }
 
 impl Stored {
@@ -85,35 +70,29 @@ impl Stored {
         let pages = Pages::find(filter.table, filter.shape.pages).ok_or_else(lost)?;
         let mut stored = Stored {
             table: filter.table,
-            guard: filters::guard()?,
             shape: filter.shape,
             pages,
             numbers,
             next: 0,
             entries: Vec::new(),
             place: 0,
-            failed: None,
+            spoilt: false,
         };
         stored.refill();
         Ok(stored)
     }
 
     fn refill(&mut self) {
-        while self.place == self.entries.len()
-            && self.next < self.shape.pages
-            && self.failed.is_none()
-        {
+        while self.place == self.entries.len() && self.next < self.shape.pages && !self.spoilt {
             let number = self.next;
             self.next += 1;
             self.place = 0;
-            let page = self.page(number);
-            self.failed = match page {
-                None => Some(Fault::Guarded),
-                Some(page) => {
-                    let read = self.shape.read(&page, number, &mut self.entries);
-                    read.is_none().then_some(Fault::Spoilt)
-                }
-            };
+            // Nobody drops it: that takes the right to build, which is held.
+            let asked = std::iter::once((0, &self.pages, number));
+            let (shape, entries, spoilt) = (&self.shape, &mut self.entries, &mut self.spoilt);
+            pages::read(asked, |_, page| {
+                *spoilt = shape.read(page, number, entries).is_none();
+            });
             let numbers = &self.numbers;
             self.entries.retain_mut(|(_, day)| {
                 let number = numbers.get(usize::from(*day)).copied().flatten();
@@ -123,25 +102,7 @@ impl Stored {
         }
     }
 
-    fn page(&self, number: u32) -> Option<Vec<u8>> {
-        for _ in 0..TRIES {
-            let mut copy = Vec::with_capacity(crate::domain::filter::page::SIZE);
-            let asked = std::iter::once((0, &self.pages, number));
-            if pages::read(self.guard, || true, asked, |_, page| copy.extend(page)) {
-                return Some(copy);
-            }
-            lock::pause(PAUSE);
-        }
-        None
-    }
-
-    fn finish(self) -> Result<Option<Oid>, Refusal> {
-        match self.failed {
-            None => Ok(None),
-            Some(Fault::Spoilt) => Ok(Some(self.table)),
-            Some(Fault::Guarded) => {
-                Err(Refusal::Internal(format!("filter {} cannot be read now", self.table)))
-            }
-        }
+    fn finish(self) -> Option<Oid> {
+        self.spoilt.then_some(self.table)
     }
 }

@@ -13,12 +13,15 @@
 //! check for a row that plain SQL inserts at the same moment; the deadlock detector sees both.
 
 mod desk;
+mod glance;
+mod sealed;
 mod together;
+mod verdict;
 
 use self::desk::Desk;
 pub use self::together::Wanted;
+use self::verdict::Verdict;
 use crate::catalog::cache::{self, Store};
-use crate::catalog::filters::Places;
 use crate::catalog::making;
 use crate::claim::{Answer, Outcome, Settings, Terms, window};
 use crate::domain::day::{Day, Instant};
@@ -35,7 +38,7 @@ use crate::pg::snapshot::{self, View};
 use crate::pg::text::Text;
 use crate::pg::tuple::{NewRow, Replaced, Strength};
 use crate::stats::Meter;
-use crate::storage::OpenLeaf;
+use crate::storage::{self, OpenLeaf};
 use pgrx::pg_sys::TransactionId;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -202,7 +205,7 @@ impl<'a> Arbiter<'a> {
                     }
                     looked_again = true;
                 } else {
-                    making::leaf(&store, today)?;
+                    making::leaf(&store, today, at == now)?;
                 }
                 cache::forget(&store);
                 continue;
@@ -237,10 +240,20 @@ impl<'a> Arbiter<'a> {
     }
 
     /// One look and, where the key is free, the write. The key's lock lives no longer than this.
+    /// What a duplicate can be told without it, it is: see `glance`.
     fn look(&self, desk: &mut Desk, key: &Text, at: Option<Instant>) -> Result<Look, Refusal> {
         let store = Rc::clone(&desk.store);
         let number = lock_number(store.table.to_u32(), self.terms.effect, key.bytes());
-        let (_key_lock, now) = OwnLock::key(number);
+        let mut lock = None;
+        if !storage::expects_duplicate() {
+            lock = OwnLock::key_at_once(number);
+        }
+        if lock.is_none()
+            && let Some(answer) = self.glance(desk, key, at)?
+        {
+            return Ok(Look::Decided(answer));
+        }
+        let (_key_lock, now) = lock.unwrap_or_else(|| OwnLock::key(number));
         self.meter.looked(store.table, now);
         let leaf = &store.leaves[desk.place];
         let at = at.unwrap_or(now);
@@ -274,20 +287,14 @@ impl<'a> Arbiter<'a> {
             }
             desk.done_with(place);
         }
+        // Rows may have moved from a leaf looked into to one that is not in this list; whoever did that has told.
+        if !store.is_current() {
+            return Ok(Look::Stale);
+        }
         if self.is_too_late(&store, now) {
             return Ok(Look::Decided(Answer::without_claim(Outcome::TooLate)));
         }
         self.write(desk, key, over_expired, (at, expires_at))
-    }
-
-    /// Of the leaves that filters answer for, those to be looked at for a key.
-    fn sealed_places(&self, store: &Store, number: u64) -> Places {
-        if store.filters.is_empty() || !self.settings.use_filters {
-            return Places::ALL;
-        }
-        let mut places = [Places::NONE];
-        store.filters.ask(&[number], || store.is_current(), &mut places);
-        places[0]
     }
 
     /// Whether a claim on these terms, made when what the message tells of happened, would be forgotten by
@@ -319,35 +326,6 @@ impl<'a> Arbiter<'a> {
         }
     }
 
-    fn judge(
-        &self,
-        store: &Store,
-        leaf: &OpenLeaf,
-        found: Found,
-        now: Instant,
-    ) -> Result<Verdict, Refusal> {
-        if let Some(xid) = found.in_flight {
-            return Ok(Verdict::Held(xid, found));
-        }
-        let end = store.end_of(found.claimed_at, found.expires_at);
-        let live = now < end;
-        let window = Some((found.claimed_at, end));
-        let taken = Verdict::Taken(Answer { outcome: Outcome::Duplicate, window });
-        if live && !self.pinned {
-            return Ok(taken);
-        }
-        // What this transaction claimed itself is a duplicate even when its window is over.
-        if leaf.found_is_own() {
-            return Ok(taken);
-        }
-        // A winner that the transaction's snapshot does not show, live or not, means that what the
-        // caller has read is older than what it is about to do.
-        if self.pinned && !leaf.found_is_visible() {
-            return Err(Refusal::Invisible);
-        }
-        Ok(if live { taken } else { Verdict::Expired })
-    }
-
     fn write(
         &self,
         desk: &mut Desk,
@@ -370,16 +348,6 @@ impl<'a> Arbiter<'a> {
         cache::wrote_to(&desk.store.leaves[desk.place]);
         Ok(Look::Decided(Answer { outcome: Outcome::Claimed, window: Some(window) }))
     }
-}
-
-/// What a row found says.
-enum Verdict {
-    /// Its claim stands.
-    Taken(Answer),
-    /// Its claim has expired.
-    Expired,
-    /// A transaction in flight wrote it or is replacing it.
-    Held(TransactionId, Found),
 }
 
 /// The refusal for a store that is not there.

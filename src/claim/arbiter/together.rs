@@ -7,7 +7,8 @@
 //! together doubles while it goes well and falls back to one when it does not, so that a batch full
 //! of such keys does not pay for both ways.
 
-use super::{Arbiter, Verdict};
+use super::Arbiter;
+use super::verdict::Verdict;
 use crate::catalog::cache::{self, Store};
 use crate::catalog::filters::Places;
 use crate::claim::{Outcome, window};
@@ -121,6 +122,10 @@ impl Arbiter<'_> {
                 }
                 desk.done_with(place);
             }
+            // Rows may have moved meanwhile: see the protocol for one key.
+            if !store.is_current() {
+                run.count = 0;
+            }
             let rows: Vec<NewRow> = keys
                 .iter()
                 .zip(&ends)
@@ -148,17 +153,6 @@ impl Arbiter<'_> {
         self.desk = Some(desk);
         pgrx::check_for_interrupts!();
         Ok(decided)
-    }
-
-    /// Of the leaves that filters answer for, those to be looked at for each key, and for any of them.
-    fn sealed_places_of(&self, store: &Store, numbers: &[u64]) -> ([Places; ROOM], Places) {
-        if store.filters.is_empty() || !self.settings.use_filters {
-            return ([Places::ALL; ROOM], Places::ALL);
-        }
-        let mut maybe = [Places::NONE; ROOM];
-        store.filters.ask(numbers, || store.is_current(), &mut maybe);
-        let any = maybe[..numbers.len()].iter().fold(Places::NONE, |any, places| any.or(places));
-        (maybe, any)
     }
 
     /// Looks for every free key of the run in one leaf, or those that may be there by what the filters have

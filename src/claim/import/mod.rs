@@ -215,7 +215,7 @@ impl Import<'_> {
     fn make_days(&self, store: &Store, days: &[Day]) -> Result<(), Refusal> {
         for &day in days {
             if !store.leaves.iter().any(|leaf| leaf.meets(day)) {
-                leaves::make(store.table, day)?;
+                leaves::make(store.table, day, || ())?;
                 (self.commit)();
             }
         }

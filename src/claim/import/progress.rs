@@ -3,6 +3,7 @@
 
 use super::Tally;
 use super::source::Source;
+use crate::domain::counted::counted;
 use crate::domain::day::Instant;
 
 /// How often it is said how far it is (microseconds).
@@ -51,8 +52,9 @@ impl<'a> Progress<'a> {
     pub fn settling(&self, count: usize) {
         if count > 0 {
             pgrx::notice!(
-                "{}: {count} keys are held by other transactions; waiting for those",
-                self.store
+                "{}: {} held by other transactions; waiting for what becomes of that",
+                self.store,
+                counted(i64::try_from(count).unwrap_or(i64::MAX), "key is", "keys are")
             );
         }
     }
@@ -62,13 +64,15 @@ impl<'a> Progress<'a> {
         let Tally { read, imported, already_there, expired, ahead, .. } = tally;
         let (store, refused) = (self.store, tally.refused());
         pgrx::notice!(
-            "{store}: {read} rows read, {imported} imported, {already_there} claimed already, \
+            "{store}: {} read, {imported} imported, {already_there} claimed already, \
              {expired} expired, {refused} refused, {:.0} rows/s",
+            counted(*read, "row", "rows"),
             self.rate(*read, (self.clock)())
         );
         if *ahead > 0 {
             pgrx::notice!(
-                "{store}: {ahead} rows have times ahead of the clock: they count as processed now"
+                "{store}: {} ahead of the clock, so that they count as processed now",
+                counted(*ahead, "row has a time", "rows have times")
             );
         }
         if refused > 0 {

@@ -1,4 +1,4 @@
-//! Filters built, merged and asked, against sets and by what they cost.
+//! A filter against the set of keys it was made of: no key missed, few wrong maybes, few bytes, few writes.
 #![allow(clippy::expect_used, clippy::print_stdout)] // A test fails by it and says what it saw.
 
 use super::merge::{Elder, Source, next, taken_in};
@@ -43,7 +43,7 @@ fn build(id: u64, source: &mut [Sorted], entries: u64, days: usize) -> (Shape, V
     let shape = Shape::fit(id, entries, days, 0);
     let (mut pages, mut page, mut held) = (Vec::new(), Vec::new(), Vec::<Entry>::new());
     let mut write = |held: &mut Vec<Entry>, pages: &mut Vec<Vec<u8>>| {
-        shape.write(pages.len() as u32, held, &mut page).expect("it fits");
+        assert_eq!(shape.write(pages.len() as u32, held, &mut page), Ok(()));
         pages.push(page.clone());
         held.clear();
     };
@@ -72,13 +72,13 @@ fn of_days(id: u64, days: &[std::ops::Range<u64>]) -> (Shape, Vec<Vec<u8>>) {
 fn answer(shape: &Shape, pages: &[Vec<u8>], hash: u64) -> Vec<u8> {
     let mut days = Vec::new();
     let page = &pages[shape.page_of(hash) as usize];
-    shape.look(page, hash, |day| days.push(day)).expect("it is the page");
+    assert_eq!(shape.look(page, hash, |day| days.push(day)), Some(()));
     days
 }
 
 /// How often, of new keys, any day is a maybe.
 fn errors(shape: &Shape, pages: &[Vec<u8>]) -> f64 {
-    let new = 1_000_000_000..1_000_200_000_u64;
+    let new = 1_000_000_000..1_000_050_000_u64;
     let maybe = new.clone().filter(|&key| !answer(shape, pages, hash(key)).is_empty()).count();
     maybe as f64 / new.count() as f64
 }
@@ -109,7 +109,7 @@ fn every_key_is_found_in_its_day_whatever_the_sizes() {
 #[test]
 fn a_new_key_is_a_maybe_once_in_a_hundred_at_most_and_an_entry_takes_less_than_three_bytes() {
     for days in [1_usize, 7, 30, 32] {
-        let each = 300_000 / days as u64 * 2;
+        let each = 200_000 / days as u64;
         let ranges: Vec<_> = (0..days as u64).map(|day| day * each..(day + 1) * each).collect();
         let (shape, pages) = of_days(1, &ranges);
         assert!(errors(&shape, &pages) < 0.01, "{days} days: {}", errors(&shape, &pages));
@@ -129,7 +129,7 @@ fn merged_filters_answer_as_one_made_of_the_keys() {
         assert!(whole.takes(shape), "{shape:?} into {whole:?}");
         let (mut all, mut some) = (Vec::new(), Vec::new());
         for (page, number) in pages.iter().zip(0..) {
-            shape.read(page, number, &mut some).expect("it is the page");
+            assert_eq!(shape.read(page, number, &mut some), Some(()));
             assert!(some.is_sorted());
             all.extend(some.iter().map(|&(hash, day)| (hash, day + first)));
         }
@@ -153,7 +153,7 @@ fn a_small_day_is_not_known_well_enough_to_be_merged_with_a_large_one() {
 
 #[test]
 fn a_page_of_another_filter_or_number_is_none_at_all() {
-    let (shape, pages) = of_days(1, std::slice::from_ref(&(0..20_000)));
+    let (shape, pages) = of_days(1, &[0..20_000, 20_000..20_001]);
     let number = shape.page_of(hash(1));
     let page = &pages[number as usize];
     assert!(shape.look(page, hash(1), |_| ()).is_some());
@@ -205,14 +205,10 @@ fn live(window: usize, size: impl Fn(usize) -> u64) -> (usize, f64, f64) {
 fn there_are_few_filters_and_no_entry_is_written_often() {
     for window in [7, 30, 90] {
         let (most, average, writes) = live(window, |_| 1_000_000);
-        println!(
-            "{window} days: {most} filters at most, {average:.1} on average, {writes:.1} writes"
-        );
         assert!(most <= 5 && average < 4.0 && writes < 6.5, "{window}: {most} {average} {writes}");
         // Weekends bring a tenth.
         let (most, average, writes) =
             live(window, |day| if day % 7 < 5 { 1_000_000 } else { 100_000 });
-        println!("with weekends: {most} at most, {average:.1} on average, {writes:.1} writes");
         assert!(most <= 6 && average < 4.0 && writes < 6.5, "{window}: {most} {average} {writes}");
     }
 }

@@ -102,6 +102,7 @@ fn public_result_types_are_what_the_documentation_says() {
                 .to_owned(),
             "once.create_store(text,interval,interval,text) -> regclass".to_owned(),
             "once.drop_store(text) -> void".to_owned(),
+            "once.filter_probe(text,text,text) -> TABLE(leaf regclass, filter regclass)".to_owned(),
             "once.hold(text,text,timestamp with time zone) -> void".to_owned(),
             "once.kept_until(regclass) -> TABLE(leaf regclass, kept_until timestamp with time zone)"
                 .to_owned(),
@@ -109,12 +110,14 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.leaf_expiries(regclass) -> record".to_owned(),
             format!("once.lookup(text,text,text) -> {record}"),
             "once.schedule(text,text) -> bigint".to_owned(),
+            "once.sealed_leaves(regclass) -> TABLE(leaf regclass, filter regclass)".to_owned(),
             "once.stat_available() -> boolean".to_owned(),
             "once.stat_bounds() -> bigint[]".to_owned(),
             format!("once.stat_entries() -> {entries}"),
             "once.stat_reset(text) -> void".to_owned(),
             "once.unhold(text) -> boolean".to_owned(),
             "once.unschedule(text) -> boolean".to_owned(),
+            "once.void_filter() -> trigger".to_owned(),
         ]
     );
 }

@@ -215,3 +215,33 @@ fn default_privileges_leak_into_no_leaf() {
         assert_eq!(acl, parent, "{leaf}");
     }
 }
+
+#[test]
+fn a_refused_privilege_hints_at_the_statement_that_gives_it() {
+    let db = database();
+    let (other, mut admin) = (format!("Odd \"one {}", db.name()), db.session());
+    admin.run("SELECT once.create_store('A \"b''s\"')");
+    let quoted = format!("\"{}\"", other.replace('"', "\"\""));
+    admin.run(&format!("CREATE ROLE {quoted} LOGIN; GRANT USAGE ON SCHEMA once TO {quoted}"));
+    let mut s = db.session_of(&other);
+    for call in [
+        "SELECT once.claim_once('k', store => 'A \"b''s\"')",
+        "SELECT count(*) FROM once.lookup('k', store => 'A \"b''s\"')",
+        "SELECT once.create_store('own')",
+    ] {
+        let failure = s.fails(call);
+        assert_eq!(failure.code, "42501", "{call}");
+        println!("{}", failure.hint);
+        admin.run(&failure.hint);
+        s.run(call);
+    }
+    let failure = s.fails("SELECT once.hold('A \"b''s\"', 'r')");
+    let statement = failure.hint.strip_prefix("Ask the owner: ").expect("a statement");
+    assert_eq!(
+        admin.get::<String>(&format!(
+            "SELECT owner::text FROM ({}) o",
+            statement.trim_end_matches(';')
+        )),
+        "postgres"
+    );
+}

@@ -7,6 +7,7 @@
 #[path = "../../../src/domain/mod.rs"]
 mod domain;
 
+mod bench;
 mod layers;
 mod manifest;
 mod script;

@@ -96,8 +96,7 @@ fn weekly_maintenance_by_hand_of_a_busy_store_is_believed() {
     let cluster = clocked();
     let db = cluster.database();
     let origin = Instant::midnight(2006, 1, 5).plus(43_200.0);
-    cluster.clock().set(origin);
-    let mut s = db.session();
+    let mut s = db.session_at(origin);
     s.run("SELECT once.create_store('processed_events', retention => '3 days')");
     for week in 0..3 {
         for day in 0..7 {
@@ -108,4 +107,45 @@ fn weekly_maintenance_by_hand_of_a_busy_store_is_believed() {
         assert_eq!(doubts(&mut s), [""; 0], "week {week}");
         assert!(days(&mut s) <= 9, "week {week}: {}", days(&mut s));
     }
+}
+
+#[test]
+fn with_absences_looked_for_as_by_default_a_leap_ahead_drops_nothing_and_ends_no_window_that_guards()
+ {
+    let cluster = clocked();
+    let db = cluster.database();
+    let origin = Instant::midnight(2010, 1, 10).plus(43_200.0);
+    month(&mut db.session(), cluster.clock(), origin);
+    // The default of the setting, which these clusters turn off.
+    db.look_for_absences(&mut db.session());
+    let mut s = db.session();
+    let before = days(&mut s);
+    let says = |s: &mut Session, finding: &str| -> bool {
+        s.get_with("SELECT EXISTS (SELECT FROM once.health WHERE finding = $1)", &[&finding])
+    };
+    for leap in [2, 400] {
+        cluster.clock().set(origin.days(29 + leap));
+        // A consumer comes before maintenance, or after it.
+        for key in 11..29 {
+            assert!(!s.get::<bool>(&format!("SELECT once.claim_once('k{key}')")), "{leap}: k{key}");
+        }
+        for _ in 0..2 {
+            s.run("CALL once.maintain()");
+            assert!(days(&mut s) >= before, "{leap}: every leaf is still there");
+        }
+        assert!(
+            says(&mut s, "consumers or the server are away") || says(&mut s, IN_DOUBT),
+            "a leap of {leap} days is told"
+        );
+        cluster.clock().set(origin.days(29).plus(600.0));
+        s.run("CALL once.maintain()");
+        for key in 11..30 {
+            assert!(!s.get::<bool>(&format!("SELECT once.claim_once('k{key}')")), "back: k{key}");
+        }
+    }
+    // New claims are made all the same, and with them it is over.
+    cluster.clock().set(origin.days(30));
+    assert!(s.get::<bool>("SELECT once.claim_once('new')"));
+    s.run("CALL once.maintain()");
+    assert!(days(&mut s) >= before);
 }

@@ -5,17 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant as Moment};
 
 use pg_once_tests::clock::Instant;
-use pg_once_tests::race;
+use pg_once_tests::race::{self, End};
 use pg_once_tests::shared::clocked;
-
-/// Ends what goes on beside a session, however that session ends.
-struct End<'a>(&'a AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
 
 #[test]
 fn claims_never_wait_for_a_drop_behind_a_reader_a_freeze_or_an_idle_transaction() {
@@ -124,4 +115,76 @@ fn a_thousand_drops_beside_readers_and_claims_meet_no_deadlock() {
     let dropped = dropped.load(SeqCst);
     println!("{dropped} drops in {:?}", begun.elapsed());
     assert!(dropped >= 1_000, "only {dropped} drops");
+}
+
+#[test]
+fn beside_a_default_partition_a_drop_holds_up_claims_for_no_longer_than_it_waits_itself() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2008, 6, 1).plus(43_200.0);
+    cluster.clock().set(noon);
+    let mut sessions = db.sessions(6);
+    sessions[0].run("SELECT once.create_store('processed_events', retention => '1 hour')");
+    sessions[0].run(
+        "CREATE TABLE once.rest PARTITION OF once.processed_events (PRIMARY KEY (key, effect)) DEFAULT;
+         INSERT INTO once.processed_events (claimed_at, expires_at, key)
+             SELECT clock_timestamp() - interval '40 days', clock_timestamp() + interval '9 days', 'rest' || g
+               FROM generate_series(1, 50000) g",
+    );
+    assert!(sessions[0].claim("old"));
+    // A drop changes what the default partition may hold, so it locks that one too; this keeps it waiting.
+    let mut reader = db.session();
+    reader.run("BEGIN; SELECT count(*) FROM once.rest");
+    cluster.clock().set(noon.days(1));
+    sessions[0].claim("load");
+    let over = AtomicBool::new(false);
+    let longest = AtomicI64::new(0);
+    let spells: Vec<AtomicUsize> = (0..100).map(|_| AtomicUsize::new(0)).collect();
+    let begun = Moment::now();
+    race::all(&mut sessions, |number, s| {
+        let mut n = 0;
+        match number {
+            0 => {
+                let _end = End(&over);
+                for _ in 0..5 {
+                    s.run("CALL once.maintain()");
+                }
+            }
+            1 => {
+                while !over.load(SeqCst) {
+                    s.run("SELECT count(*) FROM once.processed_events");
+                }
+            }
+            _ => {
+                while !over.load(SeqCst) {
+                    let asked = Moment::now();
+                    assert!(s.claim(&format!("k{number}-{n}")) && !s.claim("rest7"));
+                    n += 1;
+                    longest.fetch_max(asked.elapsed().as_millis() as i64, SeqCst);
+                    let spell = (begun.elapsed().as_millis() / 500) as usize;
+                    spells[spell.min(spells.len() - 1)].fetch_add(1, SeqCst);
+                }
+            }
+        }
+    });
+    let whole = (begun.elapsed().as_millis() / 500) as usize;
+    let counts: Vec<usize> =
+        spells[..whole.min(spells.len() - 1)].iter().map(|count| count.load(SeqCst)).collect();
+    println!("claims in each half second: {counts:?}; the longest two took {longest:?} ms");
+    assert!(counts.len() > 5, "the drop never waited: {counts:?}");
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    assert!(longest.load(SeqCst) < 1_000, "{longest:?} ms");
+    let s = &mut sessions[0];
+    let first = "SELECT to_char(min(day), 'YYYYMMDD') FROM once.partitions";
+    assert_eq!(s.get::<String>(first), "20080601", "it stood in the way");
+    let said: String = s.get(
+        "SELECT detail FROM once.maintenance_log WHERE action = 'postpone' AND day = '2008-06-01'",
+    );
+    assert!(said.starts_with("in use by "), "{said}");
+    assert!(said.contains(&format!("backend {}", reader.pid())), "{said}");
+    reader.run("COMMIT");
+    s.run("CALL once.maintain()");
+    assert_eq!(s.get::<String>(first), "20080602");
+    let took: f64 = s.get("SELECT max(extract(epoch FROM took))::float8 * 1000 FROM once.maintenance_log WHERE action = 'drop'");
+    println!("the drop itself took {took} ms");
 }

@@ -57,7 +57,7 @@ fn two_days_past_the_last_leaf_a_claim_at_midnight_makes_its_own_and_maintenance
 }
 
 #[test]
-fn a_default_partition_with_rows_of_tomorrow_keeps_that_day_from_being_made_and_nothing_else() {
+fn a_default_partition_with_rows_of_a_day_to_come_keeps_no_day_from_being_made() {
     let cluster = clocked();
     let db = cluster.database();
     let start = Instant::midnight(2018, 4, 2);
@@ -74,31 +74,78 @@ fn a_default_partition_with_rows_of_tomorrow_keeps_that_day_from_being_made_and_
     assert!(!s.claim("ahead"), "its row counts wherever it is");
     s.run("SET pg_once.precreate_days = 3");
     s.run("CALL once.maintain()");
-    assert_eq!(days(&mut s, "processed_events"), ["20180402", "20180403", "20180405"]);
-    assert_eq!(days(&mut s, "zebra"), ["20180402", "20180403", "20180404", "20180405"]);
-    assert_eq!(findings(&mut s, "processed_events"), ["warning a day ahead is missing"]);
+    let four = ["20180402", "20180403", "20180404", "20180405"];
+    assert_eq!(days(&mut s, "processed_events"), four);
+    assert_eq!(days(&mut s, "zebra"), four);
+    assert_eq!(findings(&mut s, "processed_events"), [""; 0]);
+    assert_eq!(s.leaves_of("ahead"), ["processed_events_20180404"]);
     assert!(!s.claim("ahead"));
-    // The day comes: nobody is told true without a row, the error says what is the matter.
-    cluster.clock().set(start.days(2).plus(3_600.0));
-    let refused = s.try_claim("new").expect_err("there is no leaf for it");
-    assert_eq!(refused.code, "55000", "{refused}");
-    assert!(!refused.hint.is_empty(), "{refused}");
-    assert_eq!(findings(&mut s, "processed_events")[0], "error a day ahead is missing");
-    // Drops go on beside it, and maintenance says every time what it could not make.
+    // A day that no pass has made: the claim that needs it has its rows moved.
+    s.run(
+        "INSERT INTO once.processed_events (claimed_at, expires_at, key) VALUES ('2018-04-06 11:00+00', '2018-04-07 10:00+00', 'later')",
+    );
+    assert_eq!(s.leaves_of("later"), ["rest"]);
+    cluster.clock().set(start.days(4).plus(3_600.0));
+    assert!(!s.claim("later") && s.claim("new"));
+    assert_eq!(s.leaves_of("later"), ["processed_events_20180406"]);
+    // Drops go on beside it.
     s.run("CALL once.maintain()");
-    assert_eq!(days(&mut s, "processed_events")[0], "20180403", "the first day is gone");
-    // Moved by hand in one transaction the key is refused throughout, and the day is there.
+    assert_eq!(days(&mut s, "processed_events")[0], "20180405", "what is over is gone");
+    assert_eq!(findings(&mut s, "processed_events"), [""; 0]);
+    // By hand, in one transaction, the key is refused throughout, too.
+    s.run(
+        "INSERT INTO once.processed_events (claimed_at, expires_at, key) VALUES ('2018-04-10 11:00+00', '2018-04-11 10:00+00', 'by hand')",
+    );
     let mut dba = db.session();
     dba.run("BEGIN; ALTER TABLE once.processed_events DETACH PARTITION once.rest");
-    let claim = db.session().background(|s| s.claim("ahead"));
+    let claim = db.session().background(|s| s.claim("by hand"));
     dba.run(
-        "CREATE TABLE once.moved PARTITION OF once.processed_events (PRIMARY KEY (key, effect)) FOR VALUES FROM ('2018-04-04 00:00+00') TO ('2018-04-05 00:00+00')",
+        "CREATE TABLE once.moved PARTITION OF once.processed_events (PRIMARY KEY (key, effect)) FOR VALUES FROM ('2018-04-10 00:00+00') TO ('2018-04-11 00:00+00')",
     );
     dba.run(
         "INSERT INTO once.processed_events SELECT * FROM once.rest; DROP TABLE once.rest; COMMIT",
     );
     assert!(!claim.join().1);
-    assert!(!s.claim("ahead") && s.claim("new"));
+}
+
+#[test]
+fn the_log_says_once_a_day_that_days_have_run_out_and_once_that_maintenance_was_overdue() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let start = Instant::midnight(2017, 2, 6).plus(36_000.0);
+    cluster.clock().set(start);
+    let store = format!("run out {}", db.name());
+    let (mut s, mut other) = (db.session(), db.session());
+    s.run("SET pg_once.precreate_days = 1");
+    s.run(&format!("SELECT once.create_store('{store}', retention => '2 days')"));
+    let said = |text: &str| {
+        cluster.log().lines().filter(|line| line.contains(&store) && line.contains(text)).count()
+    };
+    let claim = |s: &mut Session, key: &str| -> bool {
+        s.get_with("SELECT once.claim_once($1::text, store => $2)", &[&key, &store])
+    };
+    assert!(claim(&mut s, "a"));
     s.run("CALL once.maintain()");
-    assert_eq!(findings(&mut s, "processed_events"), [""; 0]);
+    for day in [3, 4] {
+        cluster.clock().set(start.days(day).plus(100.0));
+        for key in 0..3 {
+            assert!(claim(&mut s, &format!("s{day}{key}")));
+            assert!(claim(&mut other, &format!("o{day}{key}")));
+        }
+    }
+    for day in ["2017-02-09", "2017-02-10"] {
+        assert_eq!(said(&format!("WARNING:  store \"{store}\" had no leaf for {day}")), 1, "{day}");
+    }
+    assert_eq!(said("was overdue"), 0);
+    // A pass that cannot make a day says when claims will feel it.
+    s.run(&format!(
+        "CREATE TABLE once.rest PARTITION OF once.\"{store}\" (PRIMARY KEY (key, effect)) DEFAULT"
+    ));
+    other.run("BEGIN; SELECT count(*) FROM once.rest");
+    s.run("CALL once.maintain()");
+    assert_eq!(said("the last pass came to its end 96 hours ago"), 1);
+    assert_eq!(said("the last leaf ends in 13 hours; a claim then has to make its own"), 1);
+    other.run("COMMIT");
+    s.run("CALL once.maintain()");
+    assert_eq!((said("was overdue"), said("the last leaf ends in")), (1, 1), "and then no more");
 }

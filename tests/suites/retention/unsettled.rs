@@ -2,24 +2,7 @@
 //! was committed: no window ends early for it and nothing is dropped for it.
 
 use pg_once_tests::clock::Instant;
-use pg_once_tests::database::Database;
-use pg_once_tests::session::Session;
 use pg_once_tests::shared::clocked;
-
-fn answer(s: &mut Session, key: &str, ttl: &str) -> bool {
-    s.get_with("SELECT once.claim_once($1::text, $2::text::interval)", &[&key, &ttl])
-}
-
-fn absences(s: &mut Session) -> Vec<String> {
-    s.run("SET TimeZone = 'UTC'; SET DateStyle = 'ISO'");
-    s.column("SELECT since::timestamp(0) || ' ' || coalesce(nullif(until, 'infinity')::timestamp(0)::text, 'open') FROM once.store_pause ORDER BY since")
-}
-
-/// Absences are looked for by every session to come.
-fn look_for_absences(db: &Database<'_>, s: &mut Session) {
-    s.run(&format!("ALTER DATABASE {} SET pg_once.away_days = 1", db.name()));
-    s.run("SET pg_once.away_days = 1");
-}
 
 #[test]
 fn nothing_is_dropped_while_nobody_can_tell_whether_the_store_was_away() {
@@ -28,25 +11,26 @@ fn nothing_is_dropped_while_nobody_can_tell_whether_the_store_was_away() {
     let start = Instant::midnight(2013, 3, 4).plus(32_400.0);
     cluster.clock().set(start);
     let (mut s, mut dba) = (db.session(), db.session());
-    look_for_absences(&db, &mut s);
-    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
-    assert!(answer(&mut s, "first", "2 days"));
+    db.look_for_absences(&mut s);
+    s.default_store("2 days");
+    assert!(s.claim_for("first", "2 days"));
     cluster.clock().set(start.days(1));
-    assert!(answer(&mut s, "second", "2 days"));
+    assert!(s.claim_for("second", "2 days"));
     s.run("CALL once.maintain()");
     // Four days without anybody; then somebody has the newest day locked when maintenance comes.
     dba.run("BEGIN; LOCK TABLE ONLY once.processed_events_20130305 IN ACCESS EXCLUSIVE MODE");
     cluster.clock().set(start.days(5));
     s.run("CALL once.maintain()");
-    assert_eq!(absences(&mut s), [""; 0], "nobody could tell");
+    assert_eq!(s.pauses(), [""; 0], "nobody could tell");
     dba.run("COMMIT");
     assert_eq!(s.days_of("once.processed_events")[0].day, "20130304", "so the first day is kept");
     let log: Vec<String> =
         s.column("SELECT detail FROM once.maintenance_log WHERE action = 'postpone'");
-    assert_eq!(log, ["nobody can tell whether the store was away"]);
+    let by = format!("in use by backend {}", dba.pid());
+    assert_eq!(log, [format!("nobody can tell whether the store was away: {by}")]);
     s.run("CALL once.maintain()");
-    assert_eq!(absences(&mut s), ["2013-03-05 09:00:00 open"]);
-    assert!(!answer(&mut s, "first", "2 days") && !answer(&mut s, "second", "2 days"));
+    assert_eq!(s.pauses(), ["2013-03-05 09:00:00 open"]);
+    assert!(!s.claim_for("first", "2 days") && !s.claim_for("second", "2 days"));
 }
 
 #[test]
@@ -54,23 +38,22 @@ fn a_claim_that_was_rolled_back_on_the_last_day_hides_no_absence() {
     let cluster = clocked();
     let db = cluster.database();
     let start = Instant::midnight(2013, 5, 6).plus(32_400.0);
-    cluster.clock().set(start);
-    let mut s = db.session();
-    look_for_absences(&db, &mut s);
-    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
-    assert!(answer(&mut s, "k", "2 days"));
+    let mut s = db.session_at(start);
+    db.look_for_absences(&mut s);
+    s.default_store("2 days");
+    assert!(s.claim_for("k", "2 days"));
     cluster.clock().set(start.days(1));
     s.run("BEGIN");
-    assert!(answer(&mut s, "failed", "2 days"));
+    assert!(s.claim_for("failed", "2 days"));
     s.run("ROLLBACK");
     cluster.clock().set(start.days(6));
-    assert!(!answer(&mut s, "k", "2 days"), "a day of its window has passed, the rest is to come");
-    assert_eq!(absences(&mut s), ["2013-05-06 09:00:00 open"]);
+    assert!(!s.claim_for("k", "2 days"), "a day of its window has passed, the rest is to come");
+    assert_eq!(s.pauses(), ["2013-05-06 09:00:00 open"]);
     // What a person ends stays ended.
     s.run("SELECT once.unhold('processed_events')");
     s.run("CALL once.maintain()");
     s.run("CALL once.maintain()");
-    assert_eq!(absences(&mut s), ["2013-05-06 09:00:00 2013-05-12 09:00:00"]);
+    assert_eq!(s.pauses(), ["2013-05-06 09:00:00 2013-05-12 09:00:00"]);
 }
 
 #[test]
@@ -78,20 +61,19 @@ fn a_first_claim_that_is_rolled_back_leaves_the_absence_for_the_next_one_to_find
     let cluster = clocked();
     let db = cluster.database();
     let start = Instant::midnight(2013, 7, 1).plus(32_400.0);
-    cluster.clock().set(start);
-    let mut s = db.session();
-    look_for_absences(&db, &mut s);
-    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
-    assert!(answer(&mut s, "k", "2 days"));
+    let mut s = db.session_at(start);
+    db.look_for_absences(&mut s);
+    s.default_store("2 days");
+    assert!(s.claim_for("k", "2 days"));
     cluster.clock().set(start.days(6));
     // This one does not look, and leaves a page of nothing behind.
     let mut other = db.session();
     other.run("SET pg_once.away_days = 0; BEGIN");
-    assert!(answer(&mut other, "failed", "2 days"));
+    assert!(other.claim_for("failed", "2 days"));
     other.run("ROLLBACK");
     let mut s = db.session();
-    assert!(!answer(&mut s, "k", "2 days"));
-    assert_eq!(absences(&mut s), ["2013-07-01 09:00:00 open"]);
+    assert!(!s.claim_for("k", "2 days"));
+    assert_eq!(s.pauses(), ["2013-07-01 09:00:00 open"]);
 }
 
 #[test]
@@ -101,25 +83,25 @@ fn while_somebody_keeps_an_absence_from_being_written_down_it_counts_all_the_sam
     let start = Instant::midnight(2013, 9, 2).plus(32_400.0);
     cluster.clock().set(start);
     let (mut s, mut dba) = (db.session(), db.session());
-    look_for_absences(&db, &mut s);
-    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
-    assert!(answer(&mut s, "k", "2 days"));
+    db.look_for_absences(&mut s);
+    s.default_store("2 days");
+    assert!(s.claim_for("k", "2 days"));
     cluster.clock().set(start.days(3));
     // Back after the downtime: somebody is about to hold the store, and has not committed.
     dba.run("BEGIN; SELECT once.alter_store('processed_events', note => 'about to replay')");
     let mut first = db.session();
-    assert!(!answer(&mut first, "k", "2 days"), "two days outlive three days of downtime");
-    assert!(answer(&mut first, "new", "2 days"));
-    assert!(!answer(&mut db.session(), "k", "2 days"), "after the first claim too");
-    assert_eq!(absences(&mut s), [""; 0], "nobody could write it down");
+    assert!(!first.claim_for("k", "2 days"), "two days outlive three days of downtime");
+    assert!(first.claim_for("new", "2 days"));
+    assert!(!db.session().claim_for("k", "2 days"), "after the first claim too");
+    assert_eq!(s.pauses(), [""; 0], "nobody could write it down");
     dba.run("COMMIT");
     s.run("CALL once.maintain()");
-    let noted = absences(&mut s);
+    let noted = s.pauses();
     assert!(
         noted.len() == 1 && noted[0].starts_with("2013-09-02 09:00:00 2013-09-05"),
         "{noted:?}"
     );
-    assert!(!answer(&mut s, "k", "2 days"));
+    assert!(!s.claim_for("k", "2 days"));
 }
 
 #[test]
@@ -129,16 +111,16 @@ fn a_locked_day_of_nothing_does_not_pass_for_a_day_with_claims() {
     let start = Instant::midnight(2013, 11, 4).plus(32_400.0);
     cluster.clock().set(start);
     let (mut s, mut dba) = (db.session(), db.session());
-    look_for_absences(&db, &mut s);
-    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
-    assert!(answer(&mut s, "k", "2 days"));
+    db.look_for_absences(&mut s);
+    s.default_store("2 days");
+    assert!(s.claim_for("k", "2 days"));
     cluster.clock().set(start.days(3));
     dba.run("BEGIN; LOCK TABLE ONLY once.processed_events_20131106 IN ACCESS EXCLUSIVE MODE");
-    let claim = db.session().background(|s| answer(s, "k", "2 days"));
+    let claim = db.session().background(|s| s.claim_for("k", "2 days"));
     std::thread::sleep(std::time::Duration::from_millis(500));
     dba.run("COMMIT");
     assert!(!claim.join().1);
-    assert_eq!(absences(&mut s), ["2013-11-04 09:00:00 open"]);
+    assert_eq!(s.pauses(), ["2013-11-04 09:00:00 open"]);
 }
 
 #[test]
@@ -146,18 +128,17 @@ fn raising_the_retention_takes_nothing_from_a_window_that_an_absence_has_lengthe
     let cluster = clocked();
     let db = cluster.database();
     let start = Instant::midnight(2012, 1, 2).plus(32_400.0);
-    cluster.clock().set(start);
-    let mut s = db.session();
-    look_for_absences(&db, &mut s);
-    s.run("SELECT once.create_store('processed_events', retention => '7 days')");
+    let mut s = db.session_at(start);
+    db.look_for_absences(&mut s);
+    s.default_store("7 days");
     s.run("SELECT once.create_store('known', retry_horizon => '1 day', retention => '3 days')");
-    assert!(answer(&mut s, "k", "7 days"));
+    assert!(s.claim_for("k", "7 days"));
     assert!(s.get::<bool>("SELECT once.claim_once('k', '2 days', store => 'known')"));
     cluster.clock().set(start.days(4));
-    assert!(answer(&mut s, "back", "7 days"));
+    assert!(s.claim_for("back", "7 days"));
     assert!(s.get::<bool>("SELECT once.claim_once('back', store => 'known')"));
     s.run("CALL once.maintain()");
-    assert_eq!(absences(&mut s), vec!["2012-01-02 09:00:00 2012-01-06 09:00:00"; 2]);
+    assert_eq!(s.pauses(), vec!["2012-01-02 09:00:00 2012-01-06 09:00:00"; 2]);
     cluster.clock().set(start.days(5));
     assert!(!s.get::<bool>("SELECT once.claim_once('k', '2 days', store => 'known')"));
     s.run("SELECT once.alter_store('known', retry_horizon => '60 hours', retention => '9 days')");
@@ -166,11 +147,11 @@ fn raising_the_retention_takes_nothing_from_a_window_that_an_absence_has_lengthe
         "a longer horizon ends no window"
     );
     cluster.clock().set(start.days(8));
-    assert!(!answer(&mut s, "k", "7 days"));
+    assert!(!s.claim_for("k", "7 days"));
     s.run("SELECT once.alter_store('processed_events', retention => '30 days')");
-    assert!(!answer(&mut s, "k", "7 days"), "a longer retention ends no window");
+    assert!(!s.claim_for("k", "7 days"), "a longer retention ends no window");
     cluster.clock().set(start.days(12));
-    assert!(answer(&mut s, "k", "7 days"));
+    assert!(s.claim_for("k", "7 days"));
 }
 
 #[test]
@@ -178,16 +159,15 @@ fn a_session_that_slept_through_an_absence_finds_it_out() {
     let cluster = clocked();
     let db = cluster.database();
     let start = Instant::midnight(2011, 8, 1).plus(32_400.0);
-    cluster.clock().set(start);
-    let mut s = db.session();
-    look_for_absences(&db, &mut s);
-    s.run("SELECT once.create_store('processed_events', retention => '36 hours')");
-    assert!(answer(&mut s, "k", "36 hours"));
-    assert!(!answer(&mut s, "k", "36 hours"), "the session knows the store");
+    let mut s = db.session_at(start);
+    db.look_for_absences(&mut s);
+    s.default_store("36 hours");
+    assert!(s.claim_for("k", "36 hours"));
+    assert!(!s.claim_for("k", "36 hours"), "the session knows the store");
     // The leaf of this day was made ahead: nothing has changed that the session would hear of.
     cluster.clock().set(start.days(2));
-    assert!(!answer(&mut s, "k", "36 hours"));
-    assert_eq!(absences(&mut s), ["2011-08-01 09:00:00 open"]);
+    assert!(!s.claim_for("k", "36 hours"));
+    assert_eq!(s.pauses(), ["2011-08-01 09:00:00 open"]);
 }
 
 #[test]
@@ -195,15 +175,14 @@ fn the_empty_days_of_an_absence_become_due_together_and_raise_no_doubt() {
     let cluster = clocked();
     let db = cluster.database();
     let start = Instant::midnight(2011, 10, 3).plus(32_400.0);
-    cluster.clock().set(start);
-    let mut s = db.session();
-    look_for_absences(&db, &mut s);
-    s.run("SELECT once.create_store('processed_events', retention => '2 days')");
+    let mut s = db.session_at(start);
+    db.look_for_absences(&mut s);
+    s.default_store("2 days");
     for day in 0..22 {
         cluster.clock().set(start.days(day));
         // Away from the sixth to the fourteenth day; maintenance goes on.
         if !(5..14).contains(&day) {
-            assert!(answer(&mut s, &format!("k{day}"), "2 days"), "day {day}");
+            assert!(s.claim_for(&format!("k{day}"), "2 days"), "day {day}");
         }
         s.run("CALL once.maintain()");
         let doubts: i64 = s.get("SELECT count(*) FROM once.health WHERE severity = 'error'");

@@ -17,16 +17,11 @@ use pg_once_tests::server::Server;
 use pg_once_tests::session::Session;
 use pg_once_tests::shared::cluster;
 
-static PRELOADED: LazyLock<Cluster> = LazyLock::new(|| preload(Cluster::build()).start());
-
-/// A cluster that has the library preloaded.
-fn preload(build: Build) -> Build {
-    build.set("shared_preload_libraries", "pg_once")
-}
+static PRELOADED: LazyLock<Cluster> = LazyLock::new(|| Cluster::build().preloaded().start());
 
 /// A cluster that can count, preloaded only where it has to be.
 fn counting(build: Build) -> Build {
-    if needs_preload() { preload(build) } else { build }
+    if needs_preload() { build.preloaded() } else { build }
 }
 
 fn needs_preload() -> bool {

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use pg_once_tests::cluster::Cluster;
+use pg_once_tests::cluster::{Build, Cluster};
 use pg_once_tests::database::Database;
 use pg_once_tests::session::Session;
 use pg_once_tests::{hang, wait};
 
-use crate::{answers, counting, needs_preload, preload};
+use crate::{answers, counting, needs_preload};
 
 const FILE: &str = "data/pg_stat/pg_once.stat";
 
@@ -21,7 +21,7 @@ fn back(db: &Database, witness: &mut Session) {
 
 #[test]
 fn a_restart_keeps_the_counts_and_the_file_is_gone_while_the_server_runs() {
-    let cluster = preload(Cluster::build()).start();
+    let cluster = Cluster::build().preloaded().start();
     let db = cluster.database();
     for round in 1..=3_i64 {
         let mut s = db.session();
@@ -41,7 +41,7 @@ fn a_restart_keeps_the_counts_and_the_file_is_gone_while_the_server_runs() {
 
 #[test]
 fn a_file_that_is_damaged_is_thrown_away_and_said_so() {
-    let cluster = preload(Cluster::build()).start();
+    let cluster = Cluster::build().preloaded().start();
     let db = cluster.database();
     db.session().claim("k");
     let file = cluster.folder().join(FILE);
@@ -69,7 +69,7 @@ fn a_file_that_is_damaged_is_thrown_away_and_said_so() {
 
 #[test]
 fn after_a_crash_of_a_backend_counting_begins_anew() {
-    for kind in [preload, counting] {
+    for kind in [Build::preloaded, counting] {
         let cluster = kind(Cluster::build()).start();
         let db = cluster.database();
         let mut s = db.session();
@@ -151,7 +151,7 @@ fn without_preload_the_counts_live_as_long_as_the_server_or_there_are_none() {
 
 #[test]
 fn a_standby_has_counts_of_its_own_which_are_none_until_it_is_promoted() {
-    for kind in [preload, counting] {
+    for kind in [Build::preloaded, counting] {
         let primary = kind(Cluster::build()).durable().start();
         let db = primary.database();
         let mut p = db.session();
@@ -176,7 +176,7 @@ fn a_standby_has_counts_of_its_own_which_are_none_until_it_is_promoted() {
 fn a_server_that_runs_alone_counts_or_does_without_and_keeps_what_was_counted() {
     use std::io::Write;
     use std::process::Stdio;
-    for kind in [preload, |build| build] {
+    for kind in [Build::preloaded, |build| build] {
         let cluster = kind(Cluster::build()).start();
         let db = cluster.database();
         db.session().claim("k");

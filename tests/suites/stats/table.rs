@@ -2,10 +2,10 @@
 //! gone are used again.
 
 use pg_once_tests::clock::Instant;
-use pg_once_tests::cluster::Cluster;
+use pg_once_tests::cluster::{Build, Cluster};
 use pg_once_tests::session::Session;
 
-use crate::{answers, counted, counting, preload};
+use crate::{answers, counted, counting};
 
 /// Entries of a server; src/stats/layout.rs.
 const ENTRIES: i64 = 1024;
@@ -111,7 +111,7 @@ fn entries_that_were_reset_and_those_of_dropped_databases_are_used_again() {
 #[test]
 fn a_session_with_many_effects_remembers_few_of_them() {
     // Clusters of its own: it leaves no entry free.
-    for kind in [preload, counting] {
+    for kind in [Build::preloaded, counting] {
         let cluster = kind(Cluster::build()).start();
         let db = cluster.database();
         let mut s = db.session();

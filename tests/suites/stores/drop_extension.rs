@@ -79,8 +79,12 @@ fn stores_and_leaves_are_no_members_of_the_extension() {
     assert_eq!(
         members,
         [
+            "filter",
+            "filter_day",
+            "filters",
             "health",
             "leaf_promise",
+            "leaf_seal",
             "maintenance_log",
             "partitions",
             "retention_advice",

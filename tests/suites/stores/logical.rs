@@ -67,3 +67,41 @@ fn claims_replicate_and_are_refused_on_the_other_side() {
         s.verify("once.processed_events", cluster.server().ships("amcheck"));
     }
 }
+
+#[test]
+fn a_row_that_moves_out_of_a_default_partition_stays_claimed_on_the_other_side() {
+    let cluster = Cluster::build().set("wal_level", "logical").start();
+    let (publisher, subscriber) = (cluster.database(), cluster.database());
+    let (mut p, mut s) = (publisher.session(), subscriber.session());
+    for side in [&mut p, &mut s] {
+        side.run("SET pg_once.precreate_days = 1; SELECT once.create_store('processed_events')");
+        side.run("CREATE TABLE once.rest PARTITION OF once.processed_events (PRIMARY KEY (key, effect)) DEFAULT");
+    }
+    let name = publisher.name();
+    p.run(&format!(
+        "CREATE PUBLICATION store_{name} FOR TABLE once.processed_events WITH (publish_via_partition_root = true)"
+    ));
+    p.run(&format!("SELECT pg_create_logical_replication_slot('slot_{name}', 'pgoutput')"));
+    s.run(&format!(
+        "CREATE SUBSCRIPTION sub_{name} CONNECTION 'host={} dbname={name} user=postgres' PUBLICATION store_{name}
+             WITH (create_slot = false, slot_name = 'slot_{name}', copy_data = true)",
+        cluster.folder().display()
+    ));
+    p.run(
+        "INSERT INTO once.processed_events (claimed_at, expires_at, key)
+         SELECT now() + interval '2 days', now() + interval '3 days', 'k' || g FROM generate_series(1, 3) g",
+    );
+    applied(&mut s, "k3", 1);
+    p.run("SET pg_once.precreate_days = 3");
+    p.run("CALL once.maintain()");
+    assert_eq!(p.get::<i64>("SELECT count(*) FROM once.rest"), 0);
+    assert!(p.claim("last"));
+    applied(&mut s, "last", 1);
+    for key in ["k1", "k2", "k3"] {
+        applied(&mut s, key, 1);
+        assert!(!s.claim(key), "{key}");
+    }
+    s.run(&format!("ALTER SUBSCRIPTION sub_{name} DISABLE"));
+    s.run(&format!("ALTER SUBSCRIPTION sub_{name} SET (slot_name = NONE)"));
+    s.run(&format!("DROP SUBSCRIPTION sub_{name}"));
+}

@@ -34,7 +34,7 @@ fn a_month_of_daily_maintenance_keeps_every_live_claim_and_no_day_too_many() {
         assert_eq!(days, (oldest..=day + 3).collect::<Vec<_>>(), "day {day}");
     }
     let state: Vec<String> = s.column("SELECT DISTINCT state FROM once.partitions ORDER BY 1");
-    assert_eq!(state, ["current", "future", "open"]);
+    assert_eq!(state, ["current", "future", "sealed"]);
     assert_eq!(
         s.get::<i64>("SELECT count(*) FROM once.leaf_promise"),
         8,

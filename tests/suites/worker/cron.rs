@@ -237,6 +237,9 @@ fn jobs_run_in_their_databases_once_those_of_a_role_that_is_gone_are_deleted() {
             "SELECT count(DISTINCT jobid) FROM cron.job_run_details WHERE status = 'succeeded'",
         ) == 2
     });
+    let runner: String =
+        app.get("SELECT runner FROM once.maintenance_log ORDER BY at DESC LIMIT 1");
+    assert_eq!(runner, "pg_cron");
     let runs: Vec<String> = home.column(
         "SELECT DISTINCT concat_ws(' ', database, username, status) FROM cron.job_run_details
           WHERE status IN ('succeeded', 'failed') AND username <> 'leaver' ORDER BY 1",
@@ -298,4 +301,96 @@ fn the_launcher_pg_cron_and_two_hands_at_once_do_no_harm() {
     for word in ["ERROR", "FATAL", "deadlock", "could not"] {
         assert_eq!(lines(&cluster.log(), word).join("\n"), "");
     }
+}
+
+/// A day and more ago is when the last pass came to its end.
+fn let_time_pass(session: &mut Session) {
+    session.run(
+        "UPDATE once.store_policy SET maintained_at = clock_timestamp() - interval '30 hours'",
+    );
+}
+
+fn is_overdue(session: &mut Session) -> bool {
+    session.get("SELECT EXISTS (SELECT FROM once.health WHERE finding = 'maintenance is overdue')")
+}
+
+/// Waits until pg_cron has looked for jobs twice.
+fn two_minutes_begin(session: &mut Session) {
+    let minute = "SELECT extract(epoch FROM date_trunc('minute', clock_timestamp()))::bigint";
+    let first: i64 = session.get(minute);
+    within_two_minutes("two minutes begin", || session.get::<i64>(minute) >= first + 120);
+    // pg_cron starts them in the first second.
+    std::thread::sleep(Duration::from_secs(3));
+}
+
+#[test]
+fn a_job_whose_database_was_renamed_or_whose_role_is_turned_away_shows_as_overdue_until_it_is_mended()
+ {
+    let Some(cluster) = cron() else { return };
+    let mut home = cluster.connect("postgres");
+    for name in ["renamed", "barred"] {
+        drop(served(&cluster, name));
+    }
+    home.run(
+        "CREATE ROLE clerk LOGIN SUPERUSER; SET SESSION AUTHORIZATION clerk;
+              SELECT once.schedule('* * * * *', 'barred'); RESET SESSION AUTHORIZATION;
+              SELECT once.schedule('* * * * *', 'renamed')",
+    );
+    home.run("ALTER DATABASE renamed RENAME TO anew");
+    let rules = cluster.folder().join("data/pg_hba.conf");
+    let before = std::fs::read_to_string(&rules).expect("a made cluster");
+    std::fs::write(&rules, format!("local barred clerk reject\n{before}")).expect("writable");
+    home.run("SELECT pg_reload_conf()");
+    let (mut anew, mut barred) = (cluster.connect("anew"), cluster.connect("barred"));
+    let_time_pass(&mut anew);
+    let_time_pass(&mut barred);
+    within_two_minutes("both jobs fail", || {
+        home.get::<i64>(
+            "SELECT count(DISTINCT database) FROM cron.job_run_details WHERE status = 'failed'",
+        ) == 2
+    });
+    assert!(is_overdue(&mut anew) && is_overdue(&mut barred), "whoever was to run it");
+    std::fs::write(&rules, before).expect("writable");
+    home.run(
+        "SELECT pg_reload_conf(), once.unschedule('renamed'), once.schedule('* * * * *', 'anew')",
+    );
+    within_two_minutes("both are maintained", || {
+        !is_overdue(&mut anew) && !is_overdue(&mut barred)
+    });
+}
+
+#[test]
+fn jobs_for_which_there_is_no_background_worker_show_as_overdue() {
+    let Some(cluster) = cron() else { return };
+    let mut home = cluster.connect("postgres");
+    home.run("SELECT once.schedule('* * * * *')");
+    drop(home);
+    // pg_cron itself and the launcher of logical replication take them all.
+    cluster.configure("cron.use_background_workers = on\nmax_worker_processes = 2\n");
+    cluster.restart();
+    let mut home = cluster.connect("postgres");
+    let_time_pass(&mut home);
+    two_minutes_begin(&mut home);
+    let done: i64 =
+        home.get("SELECT count(*) FROM cron.job_run_details WHERE status = 'succeeded'");
+    assert_eq!(done, 0);
+    assert!(is_overdue(&mut home));
+    // By hand it works all the same, and that is the remedy.
+    home.run("CALL once.maintain()");
+    assert!(!is_overdue(&mut home));
+}
+
+#[test]
+fn a_job_whose_role_was_dropped_shows_as_overdue() {
+    let Some(cluster) = cron() else { return };
+    let mut home = cluster.connect("postgres");
+    home.run(
+        "CREATE ROLE leaver LOGIN SUPERUSER; SET SESSION AUTHORIZATION leaver;
+         SELECT once.schedule('* * * * *'); RESET SESSION AUTHORIZATION; DROP ROLE leaver",
+    );
+    let_time_pass(&mut home);
+    two_minutes_begin(&mut home);
+    assert!(is_overdue(&mut home));
+    home.run("DELETE FROM cron.job WHERE username = 'leaver'; SELECT once.schedule('* * * * *')");
+    within_two_minutes("a job of somebody who is there runs", || !is_overdue(&mut home));
 }

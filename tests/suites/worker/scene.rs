@@ -7,9 +7,7 @@ use pg_once_tests::wait;
 
 /// A server that starts the launcher, with the shortest interval there is.
 pub(crate) fn preloaded() -> Build {
-    Cluster::build()
-        .set("shared_preload_libraries", "pg_once")
-        .set("pg_once.maintenance_interval", "1s")
+    Cluster::build().preloaded().set("pg_once.maintenance_interval", "1s")
 }
 
 /// A new database with pg_once and a store `s` in it, and a session there.

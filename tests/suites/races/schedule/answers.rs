@@ -84,7 +84,7 @@ impl Schedule<'_> {
         }
     }
 
-    /// Who was refused on a free key lost to another waiter on it, who has its answer by then even if it has
+    /// Who was refused, or sent away with 40001, on a free key lost to another waiter on it, who has its answer by then even if it has
     /// not reached us yet.
     fn missing_winner(&mut self, answers: &[(usize, Name, Claimed)]) -> Option<usize> {
         let now = self.now();
@@ -93,7 +93,7 @@ impl Schedule<'_> {
         };
         let (_, name, _) = answers.iter().find(|(n, name, answer)| {
             let free = matches!(self.oracle.ask(*n, name, now), Answer::Claimed);
-            matches!(answer, Ok(None)) && free && !has_winner(name)
+            !matches!(answer, Ok(Some(_))) && free && !has_winner(name)
         })?;
         let won = || {
             let others = self.waiting.iter().filter(|(_, (other, _))| other == name);
