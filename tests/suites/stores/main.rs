@@ -9,6 +9,7 @@ mod dump;
 mod extras;
 mod inherit;
 mod lifecycle;
+mod locales;
 mod logical;
 mod maintain;
 mod names;
