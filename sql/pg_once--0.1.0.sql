@@ -319,7 +319,7 @@ COMMENT ON FUNCTION once.void_filter() IS
     'trigger on the leaf of a day that is over: says, before a row comes all the same, that no filter answers for the leaf any more';
 
 CREATE FUNCTION once.sealed_leaves(store regclass) RETURNS TABLE (leaf regclass, filter regclass)
-    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'sealed_leaves_wrapper';
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 1 AS 'MODULE_PATHNAME', 'sealed_leaves_wrapper';
 COMMENT ON FUNCTION once.sealed_leaves(regclass) IS
     'the leaves of a store for which a filter answers, and the table of its pages';
 
@@ -346,8 +346,7 @@ SELECT s.relname::text                 AS store,
        once.leaf_day(c.oid)            AS day,
        CASE WHEN once.leaf_day(c.oid) > u.today      THEN 'future'
             WHEN once.leaf_day(c.oid) = u.today      THEN 'current'
-            WHEN EXISTS (SELECT FROM once.store_pause h
-                          WHERE h.store = p.store AND h.since <= u.now AND u.now < h.until) THEN 'held'
+            WHEN h.store IS NOT NULL         THEN 'held'
             WHEN g.kept_until <= u.now       THEN 'due'
             WHEN f.leaf IS NOT NULL    THEN 'sealed'
             ELSE 'open' END            AS state,
@@ -363,6 +362,8 @@ SELECT s.relname::text                 AS store,
   JOIN pg_catalog.pg_class c    ON c.oid = g.leaf
   LEFT JOIN once.leaf_promise k ON k.leaf = c.oid AND k.store = p.store
   LEFT JOIN (SELECT s.leaf FROM once.store_policy q, once.sealed_leaves(q.store) s) f ON f.leaf = c.oid
+  LEFT JOIN (SELECT DISTINCT h.store FROM once.store_pause h
+              WHERE h.since <= clock_timestamp() AND clock_timestamp() < h.until) h ON h.store = p.store
   CROSS JOIN (SELECT now, (now AT TIME ZONE 'UTC')::date AS today FROM (SELECT clock_timestamp() AS now) c) u;
 COMMENT ON VIEW once.partitions IS 'one row a leaf: its UTC day, its state (future, current, open, sealed, held by a pause, due to be dropped), until when it was promised and when it goes; the two expiries read the whole leaf, only where they are selected';
 

@@ -153,3 +153,24 @@ fn the_log_tells_of_every_leaf_and_is_bounded() {
     let count: i64 = s.get("SELECT count(*) FROM once.maintenance_log");
     assert!((10_000..=10_001).contains(&count), "{count}");
 }
+
+/// Where the planner takes a query for dear, a server with JIT compiles it first, which takes seconds for as many
+/// branches as once.health has.
+#[test]
+fn no_view_looks_so_dear_that_it_is_compiled() {
+    let db = pg_once_tests::shared::database();
+    let mut s = db.session();
+    s.claim("k");
+    let threshold: f64 =
+        s.get("SELECT setting::float8 FROM pg_settings WHERE name = 'jit_above_cost'");
+    let views: Vec<String> = s.column(
+        "SELECT c.oid::regclass::text FROM pg_class c WHERE c.relkind = 'v' AND c.relnamespace = 'once'::regnamespace",
+    );
+    assert!(views.len() > 6, "{views:?}");
+    for view in views {
+        let plan: Vec<String> = s.column(&format!("EXPLAIN SELECT * FROM {view}"));
+        let (_, cost) = plan[0].split_once("..").expect("a range of costs");
+        let cost: f64 = cost.split(' ').next().expect("a number").parse().expect("a number");
+        assert!(cost < threshold / 2.0, "{view}: {cost}");
+    }
+}
