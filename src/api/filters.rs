@@ -29,7 +29,8 @@ fn void_filter(fired: Fired) -> Sql<Passed> {
     })
 }
 
-/// The leaves of a store that filters answer for, and the tables of those.
+/// The leaves of a store that filters answer for, and the tables of those; none for a table that is no store.
+/// Needs USAGE on the schema only: it tells of no key.
 #[pg_extern(sql = false)]
 fn sealed_leaves(store: Oid) -> Sql<RowSet<'static, 2>> {
     sql(|| {

@@ -33,8 +33,6 @@ pub struct Leaf {
     /// The same with the store's pauses taken into account: before it the leaf may hold a live claim. Only
     /// where the leaf belongs to a [`Store`].
     pub live_until: Instant,
-    /// Whether a filter answers for it.
-    is_sealed: bool,
     /// What it looks like, once somebody has looked.
     pub layout: Cell<Option<Layout>>,
     /// The transaction that saw that nothing was ever written to it; 0 is none. See [`wrote_to`].
@@ -187,7 +185,7 @@ fn on_change(table: Option<Oid>) {
             if table.is_none_or(|table| table == store.table || store.filters.read_from(table)) {
                 store.current.set(false);
             }
-            for leaf in &store.leaves {
+            for (place, leaf) in store.leaves.iter().enumerate() {
                 if writes {
                     leaf.unwritten.set(0);
                 }
@@ -196,7 +194,7 @@ fn on_change(table: Option<Oid>) {
                     leaf.unwritten.set(0);
                     leaf.announced.set(false);
                     // What its seal was may be none any more.
-                    if leaf.is_sealed {
+                    if store.filters.answer_for(place) {
                         store.current.set(false);
                     }
                 }
@@ -273,9 +271,6 @@ fn load(name: &[u8], away_since: Option<Instant>) -> Result<Option<Rc<Store>>, R
             true => Filters::default(),
             false => filters::load(table, &leaves)?,
         };
-        for (place, leaf) in leaves.iter_mut().enumerate() {
-            leaf.is_sealed = filters.answer_for(place);
-        }
         let store = Rc::new(Store {
             table,
             name: name.to_vec(),
@@ -363,7 +358,6 @@ pub fn leaves_of(store: Oid) -> Result<Vec<Leaf>, Refusal> {
                 range,
                 keep_until: i64::MAX,
                 live_until: i64::MAX,
-                is_sealed: false,
                 layout: Cell::new(None),
                 unwritten: Cell::new(0),
                 announced: Cell::new(false),

@@ -87,10 +87,6 @@ impl Batch {
         read.refill();
         read
     }
-
-    pub fn into_source(self) -> Read {
-        self.source()
-    }
 }
 
 fn day_number(place: usize) -> Result<u8, Refusal> {

@@ -144,7 +144,7 @@ fn write(
             sources.push(if shape.takes(&filter.shape) {
                 Source::Stored(Stored::new(filter, elder, first)?)
             } else {
-                Source::Read(Batch::again(store, elder, first)?.into_source())
+                Source::Read(Batch::again(store, elder, first)?.source())
             });
             first += elder.len();
         }
