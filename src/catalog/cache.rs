@@ -14,6 +14,7 @@ use crate::domain::day::{DAY, Day, Instant};
 use crate::error::Refusal;
 use crate::pg::bounds::{self, Range};
 use crate::pg::layout::Layout;
+use crate::pg::relation::TableFile;
 use crate::pg::session::{self, now};
 use crate::pg::{inval, privilege, table};
 use pgrx::pg_sys::Oid;
@@ -37,6 +38,8 @@ pub struct Leaf {
     pub layout: Cell<Option<Layout>>,
     /// The transaction that saw that nothing was ever written to it; 0 is none. See [`wrote_to`].
     unwritten: Cell<u32>,
+    /// Its file, if it had no row when it was looked at, and keeps its pages.
+    pub empty: Cell<Option<TableFile>>,
     /// Whether this session has told the others that it writes to it.
     announced: Cell<bool>,
 }
@@ -192,6 +195,7 @@ fn on_change(table: Option<Oid>) {
                 if table.is_none_or(|table| table == leaf.table) {
                     leaf.layout.set(None);
                     leaf.unwritten.set(0);
+                    leaf.empty.set(None);
                     leaf.announced.set(false);
                     // What its seal was may be none any more.
                     if store.filters.answer_for(place) {
@@ -360,6 +364,7 @@ pub fn leaves_of(store: Oid) -> Result<Vec<Leaf>, Refusal> {
                 live_until: i64::MAX,
                 layout: Cell::new(None),
                 unwritten: Cell::new(0),
+                empty: Cell::new(None),
                 announced: Cell::new(false),
             })
         })

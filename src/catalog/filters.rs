@@ -133,6 +133,13 @@ impl Filters {
         self.filters.iter().flat_map(of).collect()
     }
 
+    /// Somebody will ask for a hash: what will be looked at is fetched meanwhile.
+    pub fn expect(&self, hash: u64) {
+        for Filter { shape, pages, .. } in &self.filters {
+            pages::expect(pages, shape.page_of(hash), shape.depth_of(hash));
+        }
+    }
+
     /// For each hash the leaves to look at. Asked under a key's lock, and of a store that was current then: that
     /// keeps the filters' tables from being dropped meanwhile.
     pub fn ask(&self, hashes: &[u64], places: &mut [Places]) {

@@ -3,7 +3,7 @@
 use crate::catalog::cache::Store;
 use crate::catalog::filters::Places;
 use crate::domain::day::Instant;
-use crate::pg::session;
+use crate::storage;
 
 /// The places of every leaf whose promise is not over, pauses taken into account, and that was ever written to, newest first, but
 /// `today`'s own, which is looked at before them. Days ahead belong to them too: a clock that was
@@ -17,7 +17,6 @@ pub fn others<'a>(
     now: Instant,
     maybe: &Places,
 ) -> impl Iterator<Item = usize> + use<'a> {
-    let transaction = session::transaction();
     let (all, unanswered, few) = match maybe.is_all() {
         true => (0..store.leaves.len(), [].as_slice(), Places::NONE),
         false => (0..0, store.filters.unanswered(), *maybe),
@@ -25,7 +24,6 @@ pub fn others<'a>(
     all.chain(unanswered.iter().copied()).chain(few.few()).filter(move |&place| {
         let leaf = &store.leaves[place];
         let ahead = leaf.range.from > now;
-        let unwritten = ahead && leaf.is_unwritten(transaction);
-        place != today && leaf.live_until > now && !unwritten
+        place != today && leaf.live_until > now && !(ahead && storage::is_still_unwritten(leaf))
     })
 }

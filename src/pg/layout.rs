@@ -41,6 +41,7 @@ const NAMES: [(&CStr, pg_sys::Oid); COLUMNS] = [
 pub struct Layout {
     numbers: [i16; COLUMNS],
     plain: bool,
+    rows_as_made: bool,
 }
 
 impl Layout {
@@ -54,7 +55,8 @@ impl Layout {
             return None;
         }
         let ordered = numbers.iter().enumerate().all(|(i, &number)| number as usize == i + 1);
-        Some(Layout { numbers, plain: ordered && is_plain(leaf) })
+        let rows_as_made = ordered && columns_as_made(leaf);
+        Some(Layout { numbers, plain: rows_as_made && is_plain(leaf), rows_as_made })
     }
 
     /// The attribute number of a column.
@@ -65,6 +67,11 @@ impl Layout {
     /// How many attributes a row is read up to for its two instants.
     pub(super) fn instants_end(&self) -> i32 {
         i32::from(self.number(Column::ClaimedAt).max(self.number(Column::ExpiresAt)))
+    }
+
+    /// Whether its rows begin with our columns as we made them, in a heap, whatever else the leaf carries.
+    pub fn has_rows_as_made(&self) -> bool {
+        self.rows_as_made
     }
 
     /// Whether the leaf is only what we made.
@@ -106,23 +113,27 @@ fn find(leaf: &Relation, name: &CStr, kind: pg_sys::Oid) -> Option<i16> {
         .map(|a| a.attnum)
 }
 
+fn columns_as_made(leaf: &Relation) -> bool {
+    // SAFETY: the relation is open.
+    let is_heap = unsafe { (*(*leaf.raw()).rd_rel).relam == pg_sys::HEAP_TABLE_AM_OID };
+    is_heap
+        && attributes(leaf).take(COLUMNS).zip(0..).all(|(a, place)| {
+            let required = place <= Column::Effect as usize;
+            a.attnotnull == required && a.atttypmod == -1
+        })
+}
+
 fn is_plain(leaf: &Relation) -> bool {
     // SAFETY: the relation is open; the pointers of its cache entry are valid or null; the index
     // list was built when the primary key was opened.
     unsafe {
         let rel = &*leaf.raw();
         let constr = (*rel.rd_att).constr;
-        let as_made = attributes(leaf).zip(0..).all(|(a, place)| {
-            let required = place <= Column::Effect as usize;
-            a.attnotnull == required && a.atttypmod == -1
-        });
         let only_ours =
             constr.is_null() || ((*constr).num_check == 0 && !(*constr).has_generated_stored);
         (*rel.rd_att).natts as usize == COLUMNS
-            && as_made
             && only_ours
             && rel.trigdesc.is_null()
-            && (*rel.rd_rel).relam == pg_sys::HEAP_TABLE_AM_OID
             && rel.rd_indexvalid
             && !rel.rd_indexlist.is_null()
             && (*rel.rd_indexlist).length == 1

@@ -11,11 +11,12 @@
 //! Nothing here knows what a claim is, and nothing here imports another room.
 #![allow(unsafe_code, ffi_unwind_calls)]
 
-pub mod absence;
 pub mod array;
 pub mod bounds;
 pub mod bulk;
+mod cpu;
 pub mod databases;
+pub mod descent;
 pub mod executor;
 pub mod failure;
 pub mod index;
@@ -28,6 +29,7 @@ pub mod log;
 pub mod member;
 pub mod note;
 pub mod pages;
+pub mod peek;
 pub mod privilege;
 pub mod procedure;
 pub mod query;

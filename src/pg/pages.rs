@@ -5,6 +5,7 @@
 //! of a key, after it has made sure that the table is still in use; whoever drops one has said so before, and
 //! waits until nobody holds a key's lock who held it then ([`super::lock::wait_for_deciders`]).
 
+use super::cpu::prefetch;
 use super::failure::step;
 use super::raw;
 use super::relation::{Access, Relation};
@@ -67,6 +68,23 @@ pub fn read<'a>(
     }
 }
 
+/// Has what will be read of a block fetched into the processor's caches: what says where its row is, and the row's
+/// bytes so far before its end. Only a hint: of a block that is not where it was last nothing useful comes.
+pub fn expect(pages: &Pages, block: u32, depth: usize) {
+    let recent = pages.last.get(block as usize).map_or(NOWHERE, Cell::get);
+    if recent > NOWHERE {
+        let place = recent as usize - 1;
+        // SAFETY: both are set for as long as the backend is connected; addresses are only made of them.
+        let (buffers, blocks) = unsafe { (pg_sys::BufferDescriptors, pg_sys::BufferBlocks) };
+        prefetch(buffers.wrapping_add(place).cast());
+        let size = pg_sys::BLCKSZ as usize;
+        let page = blocks.cast::<u8>().wrapping_add(place * size);
+        prefetch(page);
+        prefetch(page.wrapping_add(size - 1));
+        prefetch(page.wrapping_add(size - depth));
+    }
+}
+
 const NOWHERE: pg_sys::Buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
 
 impl Pages {
@@ -107,25 +125,16 @@ unsafe fn row_of<'a>(page: *const u8) -> &'a [u8] {
         let item = &*page.add(FIRST).cast::<pg_sys::ItemIdData>();
         let (at, len) = (item.lp_off() as usize, item.lp_len() as usize);
         let whole = at + len <= pg_sys::BLCKSZ as usize;
-        if item.lp_flags() != pg_sys::LP_NORMAL || !whole || len < VALUE + 4 {
+        if item.lp_flags() != pg_sys::LP_NORMAL || !whole || len < VALUE {
             return &[];
         }
-        let tuple = page.add(at);
-        let head = (*tuple.cast::<pg_sys::HeapTupleHeaderData>()).t_hoff as usize;
-        let value = tuple.add(head).cast::<pg_sys::varlena>();
-        if head != VALUE || !pgrx::varlena::varatt_is_4b_u(value) {
-            return &[];
-        }
-        let size = pgrx::varlena::varsize_4b(value);
-        if size < 4 || head + size > len {
-            return &[];
-        }
-        std::slice::from_raw_parts(tuple.add(head + 4), size - 4)
+        std::slice::from_raw_parts(page.add(at + VALUE), len - VALUE)
     }
 }
 
-/// Where the value begins in a row without NULLs.
-const VALUE: usize = 24;
+/// Where the bytes of the value begin in a row without NULLs: behind the row's header and the value's own. Neither is
+/// looked at, because each is a line of memory of its own; bytes that are no page of a filter say so themselves.
+const VALUE: usize = 24 + 4;
 
 /// Writes a new table's pages.
 pub struct Writer {

@@ -80,6 +80,12 @@ unsafe extern "C-unwind" {
     pub(super) fn ReleaseBuffer(buffer: Buffer);
     pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
     pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
+    // storage/smgr.h
+    pub(super) fn smgropen(file: super::pages::File, owner: c_int) -> pgrx::pg_sys::SMgrRelation;
+    pub(super) fn smgrnblocks(
+        storage: pgrx::pg_sys::SMgrRelation,
+        fork: ForkNumber::Type,
+    ) -> BlockNumber;
     // access/generic_xlog.h
     pub(super) fn GenericXLogStart(rel: Relation) -> *mut pgrx::pg_sys::GenericXLogState;
     pub(super) fn GenericXLogRegisterBuffer(
@@ -112,6 +118,15 @@ unsafe extern "C-unwind" {
         nulls: *const bool,
     ) -> HeapTuple;
     pub(super) fn heap_freetuple(tuple: HeapTuple);
+    pub(super) fn heap_hot_search_buffer(
+        tid: ItemPointer,
+        rel: Relation,
+        buffer: Buffer,
+        snapshot: Snapshot,
+        tuple: HeapTuple,
+        all_dead: *mut bool,
+        first_call: bool,
+    ) -> bool;
     pub(super) fn heap_insert(
         rel: Relation,
         tuple: HeapTuple,

@@ -2,6 +2,7 @@
 //! value, never as an error.
 
 use super::failure::step;
+use super::pages::File;
 use super::{raw, unwinding};
 use pgrx::pg_sys;
 
@@ -118,6 +119,17 @@ impl Relation {
         }
     }
 
+    /// Where the table's rows are stored, as long as nothing is heard about the table.
+    pub fn file(&self) -> TableFile {
+        // SAFETY: the relation is open.
+        unsafe {
+            #[cfg(feature = "pg15")]
+            return TableFile((*self.rel).rd_node);
+            #[cfg(not(feature = "pg15"))]
+            return TableFile((*self.rel).rd_locator);
+        }
+    }
+
     /// The table's name, for messages.
     pub fn name(&self) -> String {
         // SAFETY: the relation is open, and a name is NUL-terminated.
@@ -128,6 +140,27 @@ impl Relation {
         }
     }
 }
+
+/// The file of a table, to be asked for its size without opening the table, and so without a lock.
+#[derive(Clone, Copy)]
+pub struct TableFile(File);
+
+impl TableFile {
+    /// As [`Relation::is_empty`], of a table that was open in this session and about which nothing was heard since:
+    /// its relation cache entry then keeps the file open, and where the table is dropped meanwhile, that file has no pages.
+    pub fn is_empty(&self) -> bool {
+        // SAFETY: the address is that of a permanent table's file; a file that cannot be read raises.
+        unsafe {
+            step(|| {
+                let storage = raw::smgropen(self.0, SHARED);
+                raw::smgrnblocks(storage, pg_sys::ForkNumber::MAIN_FORKNUM) == 0
+            })
+        }
+    }
+}
+
+/// The owner of a file that is not a temporary table's.
+const SHARED: i32 = -1;
 
 fn truncation_is_off(options: &pg_sys::StdRdOptions) -> bool {
     #[cfg(feature = "pg18")]

@@ -3,13 +3,15 @@
 //! its lock, at every opening.
 
 use crate::catalog::cache::Leaf;
+use crate::domain::day::Instant;
 use crate::error::Refusal;
-use crate::pg::absence::{self, Hint};
 use crate::pg::bulk::{self, Bulk};
+use crate::pg::descent::{self, Entry, Hint};
 use crate::pg::executor::{self, Stored};
 use crate::pg::index::{Found, PrimaryKey, Search};
 use crate::pg::layout::Layout;
 use crate::pg::lock;
+use crate::pg::peek;
 use crate::pg::relation::{Access, Opened, Relation};
 use crate::pg::session;
 use crate::pg::snapshot::View;
@@ -19,8 +21,7 @@ use pgrx::pg_sys::TransactionId;
 use std::cell::Cell;
 
 thread_local! {
-    /// Whether the next key is more likely new than a duplicate: as the last one was. A duplicate has
-    /// to be searched for anyway, and proving that it is not absent would come on top.
+    /// Whether the next key is more likely new than a duplicate of today: as the last one was.
     static GUESS_NEW: Cell<bool> = const { Cell::new(true) };
 }
 
@@ -41,9 +42,18 @@ struct Content {
     index: PrimaryKey,
     layout: Layout,
     view: View,
-    /// For the leaf that is written to: where absence was last proven. Were it ever proven wrongly, the
-    /// primary key would refuse the insert; other leaves have no such second line and are searched.
-    absence: Option<Hint>,
+    /// Where a key was last looked for.
+    hint: Hint,
+}
+
+/// What a look at pages alone tells of a key.
+pub enum Peek {
+    /// There is no row of it.
+    Absent,
+    /// A row of it stands: when it was made, and when it expires.
+    Stands(Instant, Instant),
+    /// It has to be searched for.
+    Unknown,
 }
 
 impl OpenLeaf {
@@ -105,25 +115,48 @@ impl OpenLeaf {
             return Err(Refusal::UnusableLeaf(table.name()));
         };
         leaf.layout.set(Some(layout));
-        let absence = table.is_for_writing().then(Hint::default);
-        let content = Content { search: None, index, layout, view, absence };
+        let content = Content { search: None, index, layout, view, hint: Hint::default() };
         Ok(OpenLeaf { content: Some(content), table })
+    }
+
+    /// What can be told of a key at little cost. Absence only of the leaf that is written to: were it ever told
+    /// wrongly, the primary key would refuse the insert; other leaves have no such second line.
+    pub fn peek(&self, key: &Text, effect: &Text) -> Peek {
+        let Some(Content { index, layout, view: View::Dirty, hint, .. }) = &self.content else {
+            return Peek::Unknown;
+        };
+        match descent::entry(index, hint, key.bytes(), effect.bytes()) {
+            Entry::Absent if self.table.is_for_writing() => {
+                self.found(false);
+                Peek::Absent
+            }
+            Entry::Of(row) if layout.has_rows_as_made() => {
+                match peek::window(&self.table, row, key, effect) {
+                    Some((claimed_at, expires_at)) => {
+                        self.found(true);
+                        Peek::Stands(claimed_at, expires_at)
+                    }
+                    None => Peek::Unknown,
+                }
+            }
+            _ => Peek::Unknown,
+        }
+    }
+
+    fn found(&self, found: bool) {
+        if self.table.is_for_writing() {
+            GUESS_NEW.with(|guess| guess.set(!found));
+        }
     }
 
     /// The row version with this key that the view shows, if any.
     pub fn find(&mut self, key: &Text, effect: &Text) -> Option<Found> {
         // None where it was opened empty: see has_outgrown.
-        let Content { search, index, layout, view, absence } = self.content.as_mut()?;
-        let guess = absence.as_ref().filter(|_| GUESS_NEW.with(Cell::get));
-        if guess.is_some_and(|hint| absence::is_certain(index, hint, key.bytes(), effect.bytes())) {
-            return None;
-        }
+        let Content { search, index, layout, view, .. } = self.content.as_mut()?;
         let found = search
             .get_or_insert_with(|| Search::new(&self.table, index, *layout, *view))
             .find(key, effect);
-        if absence.is_some() {
-            GUESS_NEW.with(|guess| guess.set(found.is_none()));
-        }
+        self.found(found.is_some());
         found
     }
 
@@ -238,5 +271,20 @@ fn is_unwritten(leaf: &Leaf, table: &Relation) -> bool {
     let empty = table.is_empty();
     let lasting = empty && table.keeps_its_pages();
     leaf.saw_unwritten(lasting.then(session::transaction));
+    leaf.empty.set(lasting.then(|| table.file()));
+    empty
+}
+
+/// Whether still nothing was ever written to a leaf ahead: asked once a transaction, of its file alone where that is
+/// known, because three days ahead opened and locked would make a transaction's first claim a fourth dearer.
+pub fn is_still_unwritten(leaf: &Leaf) -> bool {
+    let transaction = session::transaction();
+    if leaf.is_unwritten(transaction) {
+        return true;
+    }
+    let empty = leaf.empty.get().is_some_and(|file| file.is_empty());
+    if empty {
+        leaf.saw_unwritten(Some(transaction));
+    }
     empty
 }

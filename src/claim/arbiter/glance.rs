@@ -29,13 +29,12 @@ impl Arbiter<'_> {
         }
         // As under the lock: a wrong ttl is wrong for a duplicate too.
         self.expires_at(store, leaf.keep_until, at)?;
-        let Some(found) = desk.today.find(key, &self.effect) else { return Ok(None) };
-        Ok(match self.judge(store, &desk.today, found, now)? {
-            Verdict::Taken(answer) => {
+        Ok(match self.verdict(store, &mut desk.today, key, now, true)? {
+            Some(Verdict::Taken(answer)) => {
                 self.meter.looked(store.table, now);
                 Some(answer)
             }
-            Verdict::Expired | Verdict::Held(..) => None,
+            _ => None,
         })
     }
 }

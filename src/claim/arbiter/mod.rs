@@ -244,6 +244,7 @@ impl<'a> Arbiter<'a> {
     fn look(&self, desk: &mut Desk, key: &Text, at: Option<Instant>) -> Result<Look, Refusal> {
         let store = Rc::clone(&desk.store);
         let number = lock_number(store.table.to_u32(), self.terms.effect, key.bytes());
+        store.filters.expect(number);
         let mut lock = None;
         if !storage::expects_duplicate() {
             lock = OwnLock::key_at_once(number);
@@ -262,13 +263,11 @@ impl<'a> Arbiter<'a> {
         }
         // Before anything is looked up: a wrong ttl is wrong for a duplicate too.
         let expires_at = self.expires_at(&store, leaf.keep_until, at)?;
-        let over_expired = match desk.today.find(key, &self.effect) {
-            Some(found) => match self.judge(&store, &desk.today, found, now)? {
-                Verdict::Expired => true,
-                Verdict::Taken(answer) => return Ok(Look::Decided(answer)),
-                Verdict::Held(xid, found) => return Ok(Look::Held(None, xid, found)),
-            },
+        let over_expired = match self.verdict(&store, &mut desk.today, key, now, true)? {
             None => false,
+            Some(Verdict::Expired) => true,
+            Some(Verdict::Taken(answer)) => return Ok(Look::Decided(answer)),
+            Some(Verdict::Held(xid, found)) => return Ok(Look::Held(None, xid, found)),
         };
         let maybe = self.sealed_places(&store, number);
         for place in window::others(&store, desk.place, now, &maybe) {
@@ -277,12 +276,13 @@ impl<'a> Arbiter<'a> {
                 Opened::Busy => return Ok(Look::LeafBusy(place)),
                 Opened::Gone => return Ok(Look::Stale),
             };
-            if let Some(found) = opened.find(key, &self.effect) {
-                match self.judge(&store, opened, found, now)? {
-                    // Left behind: its day goes as a whole.
-                    Verdict::Expired => {}
-                    Verdict::Taken(answer) => return Ok(Look::Decided(answer)),
-                    Verdict::Held(xid, found) => return Ok(Look::Held(Some(place), xid, found)),
+            let by_pages = store.filters.answer_for(place);
+            match self.verdict(&store, opened, key, now, by_pages)? {
+                // Left behind: its day goes as a whole.
+                None | Some(Verdict::Expired) => {}
+                Some(Verdict::Taken(answer)) => return Ok(Look::Decided(answer)),
+                Some(Verdict::Held(xid, found)) => {
+                    return Ok(Look::Held(Some(place), xid, found));
                 }
             }
             desk.done_with(place);

@@ -27,6 +27,9 @@ impl Arbiter<'_> {
             return ([Places::ALL; ROOM], Places::ALL);
         }
         let mut maybe = [Places::NONE; ROOM];
+        for &number in numbers {
+            store.filters.expect(number);
+        }
         store.filters.ask(numbers, &mut maybe);
         let any = maybe[..numbers.len()].iter().fold(Places::NONE, |any, places| any.or(places));
         (maybe, any)

@@ -168,20 +168,21 @@ impl Arbiter<'_> {
         // Not asked about is today's leaf.
         let is_today = asked.is_none();
         let asked = asked.filter(|(place, _)| store.filters.answer_for(*place));
+        let by_pages = is_today || asked.is_some();
         for (place, wanted) in run.keys[..run.count].iter().enumerate() {
             let may_be_there = asked.is_none_or(|(leaf, maybe)| maybe[place].include(leaf));
             if !run.free[place] || !may_be_there {
                 continue;
             }
-            let Some(found) = leaf.find(&wanted.key, &self.effect) else { continue };
-            match self.judge(store, leaf, found, now)? {
-                Verdict::Taken(answer) => {
+            match self.verdict(store, leaf, &wanted.key, now, by_pages)? {
+                None => {}
+                Some(Verdict::Taken(answer)) => {
                     run.free[place] = false;
                     run.windows[place] = answer.window;
                 }
                 // In an older leaf it is left behind, in today's it would be replaced.
-                Verdict::Expired if !is_today => {}
-                Verdict::Expired | Verdict::Held(..) => {
+                Some(Verdict::Expired) if !is_today => {}
+                Some(Verdict::Expired | Verdict::Held(..)) => {
                     run.count = place;
                     break;
                 }

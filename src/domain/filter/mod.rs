@@ -8,10 +8,10 @@
 //! same rate of error, needs no common size of the days, and can be merged with others without reading
 //! the keys again.
 //!
-//! A page: id of the filter (8 bytes), number of the page (4), number of entries (2), number of buckets
-//! (2); the end of each bucket (2 each); the entries (2 each), a bucket's in rising order. All
-//! little-endian. The id makes a page say whose it is: whoever reads one that is not what was asked for
-//! knows it.
+//! A page: the entries (2 bytes each), a bucket's in rising order; the end of each bucket (2 each); number of
+//! entries (2), number of buckets (2), number of the page (4), id of the filter (8). All little-endian. The
+//! id makes a page say whose it is: whoever reads one that is not what was asked for knows it. What is read
+//! first stands at the end, where it can be fetched before anything is known of the page.
 
 pub mod merge;
 pub mod page;
@@ -100,6 +100,10 @@ impl Shape {
     /// The first bucket of a page.
     #[allow(clippy::cast_possible_truncation)] // at most the number of buckets
     fn first_bucket(&self, page: u32) -> u64 {
+        // Nearly always, and several times faster.
+        if self.bucket_bits <= u32::BITS {
+            return (u64::from(page) << self.bucket_bits).div_ceil(u64::from(self.pages));
+        }
         (u128::from(page) << self.bucket_bits).div_ceil(u128::from(self.pages)) as u64
     }
 }
