@@ -88,9 +88,10 @@ pub fn entry(index: &PrimaryKey, hint: &Hint, key: &[u8], effect: &[u8]) -> Entr
     unsafe {
         step(|| {
             let near = match hint.leaf.get() {
-                NONE => None,
-                block => look_near(index.raw(), block, &wanted),
+                NONE => last_page(index.raw()),
+                block => Some(block),
             };
+            let near = near.and_then(|block| look_near(index.raw(), block, &wanted));
             near.or_else(|| descend(index.raw(), hint, &wanted)).unwrap_or(Entry::Unknown)
         })
     }
@@ -294,6 +295,22 @@ pub(super) unsafe fn value<'a>(at: *const u8) -> Option<(&'a [u8], usize)> {
         Some((pgrx::varlena::varlena_to_byte_slice(at), pgrx::varlena::varsize_any(at)))
     }
 }
+
+/// The last leaf page, where the session's last insert went to it: PostgreSQL remembers it for keys that grow, and
+/// what they need is looked up where they will be inserted.
+///
+/// # Safety
+/// The index is open.
+unsafe fn last_page(rel: pg_sys::Relation) -> Option<u32> {
+    // SAFETY: the caller's promise; an index whose file is not open has no such page.
+    unsafe {
+        let storage = (*rel).rd_smgr;
+        let block = if storage.is_null() { NOWHERE } else { (*storage).smgr_targblock };
+        (block != NOWHERE).then_some(block)
+    }
+}
+
+const NOWHERE: u32 = pg_sys::InvalidBlockNumber;
 
 /// The answer if the leaf page remembered is certainly the one that must hold the key.
 ///
