@@ -13,6 +13,7 @@
 
 pub mod array;
 pub mod bounds;
+pub mod btree;
 pub mod bulk;
 mod cpu;
 pub mod databases;

@@ -4,7 +4,7 @@
 //! The rule: an answer is of a row of exactly this key that is committed, or the transaction's own, and that nobody
 //! is replacing. Everything else is no answer, and the caller searches as PostgreSQL does.
 
-use super::descent::value;
+use super::btree::value;
 use super::failure::step;
 use super::lock::RowId;
 use super::raw;

@@ -5,8 +5,9 @@
 use crate::catalog::cache::Leaf;
 use crate::domain::day::Instant;
 use crate::error::Refusal;
+use crate::pg::btree::Entry;
 use crate::pg::bulk::{self, Bulk};
-use crate::pg::descent::{self, Entry, Hint};
+use crate::pg::descent::{self, Hint};
 use crate::pg::executor::{self, Stored};
 use crate::pg::index::{Found, PrimaryKey, Search};
 use crate::pg::layout::Layout;

@@ -197,11 +197,12 @@ fn make_table(id: u64) -> Result<Oid, Refusal> {
     let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     let name = format!("filter_{id:016x}");
     let quoted = sql::in_once(&name);
-    // Nothing in it changes, so there is nothing to vacuum, and no page may go.
+    // Nothing in it changes, so there is nothing to vacuum, and no page may go. As little as can be of each page is
+    // to be filled by more than one row, so that a row has a page to itself even where it fills it half.
     sql::run(
         &format!(
             "CREATE TABLE {quoted} () USING heap \
-             WITH (autovacuum_enabled = 'false', vacuum_truncate = 'false')"
+             WITH (autovacuum_enabled = 'false', vacuum_truncate = 'false', fillfactor = 10)"
         ),
         &[],
     )?;

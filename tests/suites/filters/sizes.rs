@@ -111,3 +111,16 @@ fn a_key_that_is_in_many_sealed_days_is_refused_by_the_one_that_is_live() {
     cluster.clock().set(noon(4).days(31));
     assert!(claim(&mut s, "often") && !claim(&mut s, "often"));
 }
+
+#[test]
+fn days_whose_keys_fill_a_little_more_than_one_page_of_a_filter_or_two() {
+    let cluster = clocked();
+    // Spread over two pages these leave each of them half empty, where a second row has room.
+    for size in (3_000..4_400).step_by(100).chain([7_000, 7_200, 7_400]) {
+        let db = cluster.database();
+        let mut s = db.session();
+        days(&mut s, cluster.clock(), &[size], "SELECT 1");
+        assert_eq!(sealed(&mut s).len(), 1, "a day of {size}");
+        all_there(&mut s, &[size]);
+    }
+}
