@@ -44,7 +44,7 @@ def good():
     clients = [{"round": number, "work": work, "side": side, "clients": count, "seconds": 1, "tps": 1000 / DEARER[side]}
                for number in range(1, FULL.rounds + 1) for work in ("spread", "hot") for side in ("once", "plain", "hand") for count in COUNTS]
     dropped = {"once": {"seconds": 0.01, "wal_bytes": 1e3, "freed": 100}, "plain": {"seconds": 1.0, "wal_bytes": 1e8, "freed": 0},
-               "idle": {"seconds": 0.01, "wal_bytes": 0, "freed": 0}}
+               "idle": {"seconds": 0.01, "wal_bytes": 0, "freed": 0}, "bare": {"seconds": 0.01, "wal_bytes": 0, "freed": 0}}
     return {
         "plan": asdict(FULL), "loaded": {}, "loops": samples, "clients": clients,
         "seals": [{"round": 1, "rows": 1_000_000, "seconds": 2.0, "wal_bytes": 4e6, "freed": 0}],

@@ -89,7 +89,7 @@ def _pairs(today, week, month, quarter):
 
 
 FULL = Plan("full", 15 * 60, 45, 7, _pairs(1_000_000, 1_000_000, 500_000, 200_000), single=25_000, single_seconds=0.6,
-            array=200_000, hand=1_000, client_seconds=2.0, day_rows=1_000_000, memory_claims=1_000_000, memory_seconds=40,
+            array=200_000, hand=1_000, client_seconds=3.0, day_rows=1_000_000, memory_claims=1_000_000, memory_seconds=40,
             size_rows=300_000, probes=200_000)
 QUICK = Plan("quick", 3 * 60, 10, 3, _pairs(100_000, 100_000, 20_000, 10_000), single=10_000, single_seconds=0.3,
              array=50_000, hand=500, client_seconds=1.0, day_rows=100_000, memory_claims=100_000, memory_seconds=8,

@@ -48,9 +48,10 @@ def figures(results):
         add(WORKS[work], SIDES[side], pair, "bytes of WAL a key", list(f.loop(work, side, pair, "wal_bytes", 1).values()))
     for work, side, clients in dict.fromkeys((s["work"], s["side"], s["clients"]) for s in results["clients"]):
         add("transaction" if work == "spread" else "hot keys", SIDES[side], f"{clients} clients", "a second", list(f.tps(work, side, clients).values()))
-    for side, what in (("once", "retiring a day"), ("plain", "DELETE and VACUUM"), ("idle", "a pass without work")):
-        add(what, SIDES.get(side, "pg_once"), "days", "s", [s[side]["seconds"] for s in results["retired"]])
-        add(what, SIDES.get(side, "pg_once"), "days", "bytes of WAL", [s[side]["wal_bytes"] for s in results["retired"]])
+    for side, who, what in (("once", SIDES["once"], "retiring a day"), ("plain", SIDES["plain"], "DELETE and VACUUM"),
+                            ("idle", SIDES["once"], "a pass without work"), ("bare", "PostgreSQL", "DROP TABLE alone")):
+        add(what, who, "days", "s", [s[side]["seconds"] for s in results["retired"]])
+        add(what, who, "days", "bytes of WAL", [s[side]["wal_bytes"] for s in results["retired"]])
     add("sealing a day", SIDES["once"], "days", "s", [s["seconds"] for s in results["seals"]])
     for side in ("once", "plain"):
         add("bytes on disk", SIDES[side], "grown", "bytes a row", [s[side] for s in results["sizes"]])
