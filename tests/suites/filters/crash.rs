@@ -6,8 +6,8 @@ use pg_once_tests::cluster::{Build, Cluster};
 use pg_once_tests::hang;
 use pg_once_tests::shared::clocked;
 
-use crate::scene::{Scene, claim, smuggle};
-use crate::steps::{STEPS, much_to_do, open, stopped_at, whole};
+use crate::scene::{LEAF, OTHER, Scene, claim, smuggle};
+use crate::steps::{STEPS, go_on, much_to_do, open, stopped_at, whole};
 
 /// A server whose processes are killed, which leaves what they have written to the system. It logs whole pages, as
 /// one that may lose its power does.
@@ -97,4 +97,71 @@ fn a_row_and_claims_beside_a_pass_at_any_step() {
         open(&mut scene.dba, step);
         whole(&mut scene, &key, step.0);
     }
+}
+
+#[test]
+fn leaves_that_are_written_anew_moved_and_taken_out_beside_a_pass_that_goes_on_at_any_step() {
+    let cluster = clocked();
+    let place = cluster.folder().join("beside");
+    if !place.exists() {
+        std::fs::create_dir(&place).expect("the cluster's folder");
+        pg_once_tests::account::hand_over(&place);
+        let mut s = cluster.connect("postgres");
+        s.run(&format!("CREATE TABLESPACE beside LOCATION '{}'", place.display()));
+    }
+    const LAST: &str = "once.processed_events_20110504";
+    let bounds = "FOR VALUES FROM ('2011-05-02 00:00+00') TO ('2011-05-03 00:00+00')";
+    let rewritten = [
+        format!("VACUUM FULL {LEAF}"),
+        format!("CLUSTER {OTHER} USING processed_events_20110503_pkey"),
+        format!("ALTER TABLE {LAST} SET TABLESPACE beside"),
+    ];
+    let taken_out = [
+        format!(
+            "ALTER TABLE once.processed_events DETACH PARTITION {LEAF};
+             INSERT INTO {LEAF} SELECT (jsonb_populate_record(l, '{{\"key\": \"came while detached\"}}')).*
+                 FROM {LEAF} l WHERE key = 'day2-1';
+             ALTER TABLE once.processed_events ATTACH PARTITION {LEAF} {bounds}"
+        ),
+        format!(
+            "CREATE TEMP TABLE kept AS SELECT * FROM {OTHER}; TRUNCATE {OTHER}; INSERT INTO {OTHER} SELECT * FROM kept"
+        ),
+        format!("ALTER TABLE {LAST} DISABLE TRIGGER ALL; ALTER TABLE {LAST} ENABLE TRIGGER ALL"),
+    ];
+    let mut done = 0;
+    for step in &STEPS {
+        for statements in [&rewritten[..], &taken_out[..]] {
+            let mut scene = Scene::new(&cluster);
+            let key = much_to_do(&mut scene);
+            let pass = stopped_at(&mut scene, step);
+            let mut said: Vec<&str> = Vec::new();
+            for statement in statements {
+                // Where the pass has the leaf locked it has to wait; then it is none of this.
+                let mut s = scene.db.session();
+                s.run("SET lock_timeout = '100ms'");
+                match s.try_run(statement) {
+                    Ok(()) => said.push(statement),
+                    Err(failure) => assert_eq!(failure.code, "55P03", "{statement}: {failure}"),
+                }
+            }
+            done += said.len();
+            scene.refuses(&key);
+            scene.refuses_all();
+            println!("{}, beside it {} statements", step.0, said.len());
+            assert!(go_on(&mut scene.dba, pass), "the pass failed");
+            let late = scene.denied();
+            scene.refuses(&key);
+            scene.refuses_all();
+            // Whether that row came: only where the leaf could be taken out.
+            if said.contains(&taken_out[0].as_str()) {
+                scene.refuses("came while detached");
+            }
+            scene.dba.run(&smuggle(&late));
+            scene.refuses(&late);
+            open(&mut scene.dba, step);
+            whole(&mut scene, &key, step.0);
+        }
+    }
+    println!("{done} statements beside a pass");
+    assert!(done > STEPS.len() * 4, "{done}");
 }
