@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use pg_once_tests::cluster::{Build, Cluster};
-use pg_once_tests::hang;
+use pg_once_tests::hang::{self, Signal};
 use pg_once_tests::shared::clocked;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 use crate::scene::{LEAF, OTHER, Scene, claim, smuggle};
 use crate::steps::{STEPS, go_on, much_to_do, open, stopped_at, whole};
@@ -164,4 +166,55 @@ fn leaves_that_are_written_anew_moved_and_taken_out_beside_a_pass_that_goes_on_a
     }
     println!("{done} statements beside a pass");
     assert!(done > STEPS.len() * 4, "{done}");
+}
+
+#[test]
+fn a_pass_that_stands_still_anywhere_while_rows_come_and_are_asked_for() {
+    let cluster = clocked();
+    let mut scene = Scene::new(&cluster);
+    let seed: u64 = rand::random();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let (mut passes, mut rounds, mut beside) = (Some(scene.db.session()), 0, 0);
+    let mut sessions = Some((scene.db.session(), scene.db.session()));
+    // Until rows came and were asked for beside a pass that stood still often enough.
+    while beside < 25 && rounds < 500 {
+        rounds += 1;
+        // So that there is something to seal, to read and to merge.
+        let (early, late) = (scene.denied(), scene.denied());
+        scene.dba.run(&smuggle(&early));
+        let (writer, claimer) = sessions.take().expect("both came back");
+        let pass = passes.take().expect("it came back");
+        let pass = pass.background(|s| s.run("CALL once.maintain()"));
+        std::thread::sleep(Duration::from_micros(random.random_range(0..25_000)));
+        hang::signal(pass.pid(), Signal::STOP);
+        // It may stand still with something in hand that everybody needs; then these go on when it does.
+        let row = smuggle(&late);
+        let writer = writer.background(move |s| s.run(&row));
+        writer.done_within(Duration::from_millis(150));
+        let came = writer.done();
+        let keys = [early.clone(), late.clone()];
+        let claimer = claimer.background(move |s| keys.map(|key| claim(s, &key)));
+        claimer.done_within(Duration::from_millis(150));
+        beside += usize::from(came && claimer.done() && !pass.done());
+        hang::signal(pass.pid(), Signal::CONT);
+        let (claimer, [first, second]) = claimer.join();
+        assert!(!first, "round {rounds}: {early}");
+        assert!(!came || !second, "round {rounds}: {late}");
+        sessions = Some((writer.join().0, claimer));
+        passes = Some(pass.join().0);
+        if second {
+            // Claimed before it came, which an INSERT does not ask about: it has two rows now.
+            scene.dba.run(&format!("DELETE FROM once.processed_events WHERE key = '{late}'"));
+        } else {
+            scene.refuses(&late);
+        }
+        scene.refuses(&early);
+        scene.refuses_all();
+        scene
+            .dba
+            .run(&format!("DELETE FROM once.processed_events WHERE key IN ('{early}', '{late}')"));
+    }
+    println!("in {beside} of {rounds} rounds all of it went by beside the pass");
+    assert_eq!(beside, 25);
 }
