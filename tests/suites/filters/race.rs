@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use pg_once_tests::race;
 use pg_once_tests::shared::clocked;
+use pg_once_tests::wait;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -90,8 +91,11 @@ fn sixteen_sessions_over_sealed_days_with_filters_without_and_half_of_them_voide
         println!("{mode}: {claims} claims, {again} keys asked for again");
         assert!(claims > 500, "{claims}");
         scene.dba.run("SET pg_once.filters = on");
-        scene.dba.run("CALL once.maintain()");
-        assert!(sealed(&mut scene.dba).contains(&LEAF.to_owned()));
+        // One pass may find the leaf in the hands of an autovacuum that so many rows have called.
+        wait::until("the leaf is sealed", || {
+            scene.dba.run("CALL once.maintain()");
+            sealed(&mut scene.dba).contains(&LEAF.to_owned())
+        });
         storm_again(&mut scene);
         scene.refuses_all();
     }
