@@ -4,7 +4,7 @@ use pg_once_tests::session::Session;
 use pg_once_tests::shared::clocked;
 use pg_once_tests::wait;
 
-use crate::scene::{LEAF, Scene, claim, smuggle};
+use crate::scene::{LEAF, Scene, claim, noon, smuggle};
 
 #[test]
 fn a_leaf_sealed_anew_after_a_savepoint_took_its_row_back_is_voided_by_the_next_row_of_that_transaction()
@@ -110,4 +110,27 @@ fn a_transaction_that_has_taken_nothing_in_since_a_filter_was_dropped_asks_anoth
     gate.run("SELECT pg_advisory_unlock(7)");
     assert_eq!(slow.join().1, Ok(()));
     scene.refuses(&key);
+}
+
+#[test]
+fn a_session_that_knew_none_hears_of_the_first_filter_of_a_store() {
+    let cluster = clocked();
+    // No day is over yet.
+    let mut scene = Scene::opened(&cluster, 0);
+    cluster.clock().set(noon(5));
+    // All that there is to do but sealing.
+    scene.dba.run("SET pg_once.filters = off");
+    scene.dba.run("CALL once.maintain()");
+    scene.dba.run("RESET pg_once.filters");
+    assert!(claim(&mut scene.claimer, "on the 5th"), "it has the store in its cache");
+    scene.dba.run("CALL once.maintain()");
+    assert_eq!(crate::scene::sealed(&mut scene.dba), ["once.processed_events_20110504"]);
+    let key = scene.denied();
+    let mut holder = scene.db.session();
+    holder.run("BEGIN; LOCK TABLE once.processed_events_20110504 IN ACCESS EXCLUSIVE MODE");
+    // Who looks into the day, for want of a filter, waits.
+    scene.claimer.run("SET lock_timeout = '5s'");
+    assert!(claim(&mut scene.claimer, &key));
+    holder.run("ROLLBACK");
+    assert!(!claim(&mut scene.claimer, "day4-7"));
 }
