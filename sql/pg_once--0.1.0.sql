@@ -318,6 +318,14 @@ CREATE FUNCTION once.void_filter() RETURNS trigger
 COMMENT ON FUNCTION once.void_filter() IS
     'trigger on the leaf of a day that is over: says, before a row comes all the same, that no filter answers for the leaf any more';
 
+CREATE FUNCTION once.keep_seal() RETURNS trigger
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'keep_seal_wrapper';
+COMMENT ON FUNCTION once.keep_seal() IS
+    'trigger on once.leaf_seal: refuses an update, after which a filter could deny a row that came all the same';
+CREATE TRIGGER keep_seal BEFORE UPDATE ON once.leaf_seal EXECUTE FUNCTION once.keep_seal();
+ALTER TABLE once.leaf_seal ENABLE ALWAYS TRIGGER keep_seal;
+COMMENT ON TRIGGER keep_seal ON once.leaf_seal IS 'a seal is deleted and made anew, never changed';
+
 CREATE FUNCTION once.sealed_leaves(store regclass) RETURNS TABLE (leaf regclass, filter regclass)
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 1 AS 'MODULE_PATHNAME', 'sealed_leaves_wrapper';
 COMMENT ON FUNCTION once.sealed_leaves(regclass) IS

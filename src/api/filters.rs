@@ -29,6 +29,13 @@ fn void_filter(fired: Fired) -> Sql<Passed> {
     })
 }
 
+/// Fires before an update of a seal, and refuses it: a seal that was voided would be trusted again, and the new version
+/// of one that is being voided at that moment would miss it. Errors: 55000.
+#[pg_extern(sql = false)]
+fn keep_seal(_fired: Fired) -> Sql<Passed> {
+    sql(|| raise(Err(Refusal::SealUpdated)))
+}
+
 /// The leaves of a store that filters answer for, and the tables of those; none for a table that is no store.
 /// Needs USAGE on the schema only: it tells of no key.
 #[pg_extern(sql = false)]

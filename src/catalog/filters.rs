@@ -336,11 +336,15 @@ pub fn holds(store: Oid, leaf: &Leaf, seal: Seal) -> Result<bool, Refusal> {
 /// this moment on.
 pub fn void(leaf: Oid) -> Result<(), Refusal> {
     let (flags, parent) = (relation(c"leaf_seal")?, bounds::parent(leaf));
-    seal::flag(flags, leaf, |store| {
+    let is_flagged = seal::flag(flags, leaf, |store| {
         for store in [Some(store), parent].into_iter().flatten() {
             inval::announce_now(store);
         }
     });
+    // Somebody has deleted the seal; sessions that have read it before go by it until they are told.
+    if let (false, Some(store)) = (is_flagged, parent) {
+        inval::announce_now(store);
+    }
     Ok(())
 }
 

@@ -84,6 +84,8 @@ pub enum Refusal {
     InTransaction(&'static str),
     /// once.void_filter() was called otherwise than before the insert or update of a row.
     NotATrigger,
+    /// Somebody wants to change a seal.
+    SealUpdated,
     /// Claims cannot be imported from there.
     Source(SourceFault),
     /// The extension's own tables are not there.

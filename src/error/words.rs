@@ -80,6 +80,7 @@ impl Refusal {
             | Refusal::NameEncoding
             | Refusal::InTransaction(_)
             | Refusal::NotATrigger
+            | Refusal::SealUpdated
             | Refusal::HoldInThePast
             | Refusal::NotInstalled => self.about_stores(),
             Refusal::NoCron | Refusal::UnknownDatabase => self.about_runners(),
@@ -215,6 +216,12 @@ impl Refusal {
                 "once.void_filter() works only as the trigger that maintenance makes",
                 "It fires before a row is inserted into, or updated in, the leaf of a day that is over.",
                 "There is no need to call it or to make such a trigger.",
+            ),
+            Refusal::SealUpdated => words(
+                Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "rows of once.leaf_seal cannot be changed",
+                "A row that has come into the day, or comes at this moment, would be denied by its filter.",
+                "DELETE the row: the day is looked into, and the next pass of maintenance seals it anew.",
             ),
             _ => words(
                 Code::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -25,6 +25,7 @@ impl Pass<'_> {
             for leaf in self.to_seal(store)? {
                 self.seal_leaf(store, &leaf);
             }
+            self.look_through(store);
             self.build(store);
         }
         self.step(store, "drop filters that are asked no more", || {
@@ -70,6 +71,20 @@ impl Pass<'_> {
             pgrx::notice!("{name}: sealing the leaf of {date} is left to the next pass, {detail}");
             let entry = Entry { day: Some(day), ..Entry::of(Action::Postpone, &detail) };
             log::write_once_an_hour(store, &entry)
+        });
+    }
+
+    /// Puts away filters that somebody or something has spoilt, so that they are built anew.
+    fn look_through(&self, store: Oid) {
+        self.step(store, "look through the filters of sealed days", || {
+            for filter in building::retire_spoilt(store)? {
+                let detail = format!(
+                    "{filter} was not what was written to it: the days it answered for are read anew"
+                );
+                pgrx::warning!("{}: {detail}", name(store));
+                log::write(store, &Entry::of(Action::Seal, &detail))?;
+            }
+            Ok(())
         });
     }
 

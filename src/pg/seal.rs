@@ -108,16 +108,18 @@ thread_local! {
 /// Sets the flag of every row of `flags` that is about `table`: its first column, a boolean, where the second,
 /// an oid, is that. At once, whatever becomes of this transaction, for every session and after any crash.
 /// Calls `tell` with the third column, an oid, of those that were not set. When this returns, of each flag
-/// somebody has told, be it this session or another.
+/// somebody has told, be it this session or another. False where there is no such row, which must then be told
+/// of otherwise: somebody may still go by one that was there.
 ///
 /// Such rows are inserted and deleted, never updated, so that no newer version can miss the flag. `tell` runs
 /// with a page locked: it must not raise, read or wait.
-pub fn flag(flags: pg_sys::Oid, table: pg_sys::Oid, mut tell: impl FnMut(pg_sys::Oid)) {
+pub fn flag(flags: pg_sys::Oid, table: pg_sys::Oid, mut tell: impl FnMut(pg_sys::Oid)) -> bool {
     let now = ((session::transaction(), session::subtransaction()), table);
     if FLAGGED.with(Cell::get) == now {
-        return;
+        return true;
     }
-    let Some(rel) = Relation::open(flags, Access::Write) else { return };
+    let Some(rel) = Relation::open(flags, Access::Write) else { return false };
+    let mut found = false;
     // SAFETY: the table is open; snapshot and scan are given back in reverse order; the row is pinned while it
     // is read, and its address stays its own as long as its table's writers are locked out, as the caller's
     // lock on `table` does: it is deleted under a lock that conflicts.
@@ -134,6 +136,7 @@ pub fn flag(flags: pg_sys::Oid, table: pg_sys::Oid, mut tell: impl FnMut(pg_sys:
             let header = (*row).t_data;
             let form = &*header.cast::<u8>().add((*header).t_hoff as usize).cast::<Flagged>();
             if form.table == table {
+                found = true;
                 set(&rel, (*row).t_self, table, form.flag != 0, &mut tell);
             }
         }
@@ -141,6 +144,7 @@ pub fn flag(flags: pg_sys::Oid, table: pg_sys::Oid, mut tell: impl FnMut(pg_sys:
         pg_sys::UnregisterSnapshot(snapshot);
     }
     FLAGGED.with(|flagged| flagged.set(now));
+    found
 }
 
 /// The first columns of a row with a flag.

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::filters::Filters;
 use crate::server::Server;
 use crate::session::{Endpoint, Session};
 use crate::{account, hang, wait, warden};
@@ -80,6 +81,7 @@ impl Build {
             // Tests leap over days to see a window end; those about absences turn it on.
             lines.push_str("pg_once.away_days = 0\n");
         }
+        lines.push_str(Filters::now().settings());
         for (name, value) in &self.settings {
             lines.push_str(&format!("{name} = '{value}'\n"));
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex};
 
 use crate::cluster::Cluster;
+use crate::filters::Filters;
 use crate::session::{Endpoint, Session};
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -29,7 +30,10 @@ impl Cluster {
             let mut prepared = PREPARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             if !prepared.iter().any(|folder| folder == self.folder()) {
                 self.connect("postgres").run(&format!("CREATE DATABASE {TEMPLATE}"));
-                self.connect(TEMPLATE).run("CREATE EXTENSION pg_once");
+                let mut template = self.connect(TEMPLATE);
+                template.run("CREATE EXTENSION pg_once");
+                Filters::now().prepare(&mut template);
+                drop(template);
                 // Autovacuum would hold up the copies.
                 self.connect("postgres")
                     .run(&format!("ALTER DATABASE {TEMPLATE} ALLOW_CONNECTIONS false"));

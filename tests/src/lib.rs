@@ -11,6 +11,7 @@
 //! - [`cluster`], [`standby`], [`pooler`], [`clock`]: servers, and their clock
 //! - [`database`], [`shared`]: one database a test on a cluster shared by a binary
 //! - [`session`], [`failure`], [`background`]: a connection, its errors, a statement that waits
+//! - [`filters`]: the same tests with filters, without, and with half of the days sealed
 //! - [`look`]: what a store and the catalog say
 //! - [`tools`]: programs and packages of other kinds of clients
 //! - [`hang`], [`wait`], [`race`]: bounded waiting, and many sessions at once
@@ -22,6 +23,7 @@ pub mod clock;
 pub mod cluster;
 pub mod database;
 pub mod failure;
+pub mod filters;
 pub mod hang;
 pub mod look;
 pub mod oracle;

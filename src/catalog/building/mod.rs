@@ -3,9 +3,11 @@
 //! A new filter's pages are written and named in one transaction; the tables of filters it has taken in are
 //! dropped in another, once no claim is reading them.
 
+mod checking;
 mod leaf;
 mod source;
 
+pub use self::checking::retire_spoilt;
 use self::leaf::Batch;
 use self::source::{Source, Stored};
 use crate::catalog::filters::{self, Known, KnownDay, Seal};

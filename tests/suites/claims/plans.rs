@@ -104,6 +104,7 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.drop_store(text) -> void".to_owned(),
             "once.filter_probe(text,text,text) -> TABLE(leaf regclass, filter regclass)".to_owned(),
             "once.hold(text,text,timestamp with time zone) -> void".to_owned(),
+            "once.keep_seal() -> trigger".to_owned(),
             "once.kept_until(regclass) -> TABLE(leaf regclass, kept_until timestamp with time zone)"
                 .to_owned(),
             "once.leaf_day(regclass) -> date".to_owned(),

@@ -142,3 +142,30 @@ fn passes_at_once_beside_rows_and_claims() {
     tidy(&mut scene);
     cluster.clock().set(noon(4));
 }
+
+#[test]
+fn a_sealed_day_in_which_somebody_lets_a_claim_live_longer_is_kept() {
+    let cluster = clocked();
+    let mut scene = Scene::new(&cluster);
+    // A drop asks the seal when the last claim of the day expires.
+    scene.dba.run(&format!("UPDATE {LEAF} SET expires_at = '2011-05-05 00:00+00'"));
+    scene.dba.run(
+        "UPDATE once.leaf_promise SET keep_until = '2011-05-05 00:00+00' WHERE leaf::text LIKE '%20110502'",
+    );
+    // However that UPDATE was taken, the day is sealed anew and read.
+    scene.dba.run("DELETE FROM once.leaf_seal");
+    scene.dba.run("CALL once.maintain()");
+    assert_eq!(sealed(&mut scene.dba), [LEAF, OTHER]);
+    scene
+        .dba
+        .run(&format!("UPDATE {LEAF} SET expires_at = '2011-07-01 00:00+00' WHERE key = 'day2-5'"));
+    cluster.clock().set(noon(6));
+    assert!(claim(&mut scene.claimer, "on the 6th"));
+    scene.dba.run("CALL once.maintain()");
+    let there = format!("SELECT to_regclass('{LEAF}') IS NOT NULL");
+    assert!(scene.dba.get::<bool>(&there), "dropped with a claim that lives");
+    // And without it, it goes.
+    scene.dba.run(&format!("UPDATE {LEAF} SET expires_at = '2011-05-05 00:00+00'"));
+    scene.dba.run("CALL once.maintain()");
+    assert!(!scene.dba.get::<bool>(&there), "every claim in it is over");
+}

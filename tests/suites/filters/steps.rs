@@ -53,8 +53,13 @@ pub(crate) fn much_to_do(scene: &mut Scene<'_>) -> String {
 pub(crate) fn stopped_at(scene: &mut Scene<'_>, step: &Step) -> Background<bool> {
     scene.dba.run(
         "CREATE FUNCTION public.halt() RETURNS void LANGUAGE plpgsql AS
-             $$ BEGIN IF pg_catalog.current_setting('tests.halt', true) = 'on'
-                      THEN PERFORM pg_catalog.pg_sleep(60); END IF; END $$;
+             $$ BEGIN
+                 FOR i IN 1..1200 LOOP
+                     EXIT WHEN pg_catalog.current_setting('tests.halt', true) IS DISTINCT FROM 'on';
+                     EXIT WHEN EXISTS (SELECT FROM pg_catalog.pg_class WHERE relname = 'go_on');
+                     PERFORM pg_catalog.pg_sleep(0.05);
+                 END LOOP;
+             END $$;
          CREATE FUNCTION public.gate() RETURNS event_trigger LANGUAGE plpgsql AS
              $$ BEGIN PERFORM public.halt(); END $$;
          CREATE FUNCTION public.gate_of_row() RETURNS trigger LANGUAGE plpgsql AS
@@ -81,6 +86,13 @@ pub(crate) fn stopped_at(scene: &mut Scene<'_>, step: &Step) -> Background<bool>
         )
     });
     pass
+}
+
+/// Lets the pass go on, which is not stopped again.
+#[track_caller]
+pub(crate) fn go_on(s: &mut Session, pass: Background<bool>) -> bool {
+    s.run("CREATE TABLE public.go_on ()");
+    pass.join().1
 }
 
 /// Takes the gate away again.

@@ -25,7 +25,7 @@ fn a_key_asked_for_alone_while_a_batch_decides_it_goes_to_one_of_them() {
     println!("PG_ONCE_SEED={seed}");
     let db = database();
     let mut sessions = db.sessions(4);
-    assert!(sessions[0].claim("load"));
+    assert!(sessions[0].load());
     let (mut batches, mut alone, mut took) = (0, 0, Duration::from_millis(3));
     for round in 0..ROUNDS {
         let answers = race::all(&mut sessions, |number, s| {

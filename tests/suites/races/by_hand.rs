@@ -21,6 +21,7 @@ fn a_row_inserted_into_a_day_that_was_empty_refuses_in_sessions_that_knew_it_emp
     let noon = Instant::midnight(2018, 3, 10).plus(43_200.0);
     cluster.clock().set(noon);
     db.session().run("SELECT once.create_store('processed_events')");
+    db.session().days_behind();
     let mut old = db.sessions(3);
     // They have looked into every day that is there.
     for s in &mut old {
@@ -47,6 +48,7 @@ fn a_row_inserted_a_day_ahead_refuses_from_the_next_transaction_on() {
     let noon = Instant::midnight(2018, 4, 10).plus(43_200.0);
     cluster.clock().set(noon);
     db.session().run("SELECT once.create_store('processed_events')");
+    db.session().days_behind();
     let mut s = db.session();
     s.run("BEGIN");
     assert!(s.claim("a") && s.claim("b"), "it has looked into every day that is there");
@@ -63,6 +65,7 @@ fn a_claim_made_ahead_of_the_clock_refuses_in_sessions_that_knew_its_day_empty()
     let noon = Instant::midnight(2018, 5, 10).plus(43_200.0);
     cluster.clock().set(noon);
     db.session().run("SELECT once.create_store('processed_events')");
+    db.session().days_behind();
     let mut old = db.sessions(3);
     for s in &mut old {
         let key = format!("a{}", s.pid());
@@ -85,7 +88,7 @@ fn a_claim_made_ahead_of_the_clock_refuses_in_sessions_that_knew_its_day_empty()
 fn a_row_in_flight_by_plain_sql_makes_a_claim_wait() {
     let db = database();
     let (mut s, mut observer) = (db.session(), db.session());
-    s.claim("load");
+    s.load();
     for (key, ending, expected) in [("k", "COMMIT", false), ("l", "ROLLBACK", true)] {
         s.run("BEGIN");
         s.run(&format!(
@@ -103,6 +106,7 @@ fn a_row_in_flight_by_plain_sql_makes_a_claim_wait() {
 fn a_claim_deleted_by_hand_is_free_once_the_delete_has_committed() {
     let db = database();
     let (mut s, mut observer) = (db.session(), db.session());
+    s.load();
     s.claim_many(&["k", "l"]);
     for (key, ending, expected) in [("k", "COMMIT", true), ("l", "ROLLBACK", false)] {
         s.run(&format!("BEGIN; DELETE FROM once.processed_events WHERE key = '{key}'"));
@@ -121,6 +125,7 @@ fn a_claim_deleted_by_hand_is_free_once_the_delete_has_committed() {
 fn a_window_changed_by_hand_counts_as_changed() {
     let db = database();
     let (mut s, mut observer) = (db.session(), db.session());
+    s.load();
     s.claim_many(&["k", "l"]);
     s.run("UPDATE once.processed_events SET expires_at = clock_timestamp() WHERE key = 'k'");
     assert!(s.claim("k"));

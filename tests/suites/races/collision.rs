@@ -50,7 +50,7 @@ impl Collision {
 fn two_keys_of_one_lock_number_are_two_keys() {
     let db = database();
     let (mut first, mut second) = (db.session(), db.session());
-    first.claim("load");
+    first.load();
     let store: u32 = first.get("SELECT 'once.processed_events'::regclass::oid");
     let collision = Collision::in_store(store);
     let [a, b] = collision.keys.each_ref().map(|key| collision.claim(key));
@@ -77,7 +77,7 @@ fn two_keys_of_one_lock_number_are_two_keys() {
 fn a_key_waits_while_another_of_its_lock_number_is_decided_and_no_longer() {
     let db = database();
     let mut observer = db.session();
-    observer.claim("load");
+    observer.load();
     let store: u32 = observer.get("SELECT 'once.processed_events'::regclass::oid");
     let collision = Collision::in_store(store);
     let [a, b] = collision.keys.each_ref().map(|key| collision.claim(key));

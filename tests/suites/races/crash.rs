@@ -11,7 +11,7 @@ use pg_once_tests::{hang, race, wait};
 fn after_a_crash_under_load_every_acknowledged_claim_is_still_refused() {
     let cluster = Cluster::build().durable().start();
     let db = cluster.database();
-    db.session().claim("load");
+    db.session().load();
     let acknowledged: Mutex<Vec<String>> = Mutex::new(Vec::new());
     for round in 0..2 {
         let mut sessions = db.sessions(8);

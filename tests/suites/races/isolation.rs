@@ -91,6 +91,7 @@ fn set_scene(cluster: &Cluster, db: &Database<'_>, cell: &Cell, midnight: Instan
             cluster.clock().set(midnight.plus(-4_000.0));
             assert!(s.claim(&cell.key));
             cluster.clock().set(midnight.plus(40_000.0));
+            s.run("CALL once.maintain()");
         }
     }
     s.claim("the day is there");
@@ -124,7 +125,7 @@ fn a_loser_that_waits_is_told_what_its_isolation_level_promises() {
     let midnight = Instant::midnight(2020, 2, 1);
     let mut observer = db.session();
     cluster.clock().set(midnight.plus(-7_200.0));
-    observer.claim("load");
+    observer.load();
     for cell in Cell::all() {
         set_scene(&cluster, &db, &cell, midnight);
         let mut winner = db.session();
@@ -153,7 +154,7 @@ fn a_loser_that_comes_afterwards_with_an_old_snapshot_is_told_the_same() {
     let midnight = Instant::midnight(2020, 3, 1);
     let mut observer = db.session();
     cluster.clock().set(midnight.plus(-7_200.0));
-    observer.claim("load");
+    observer.load();
     for cell in Cell::all() {
         set_scene(&cluster, &db, &cell, midnight);
         let mut loser = db.session();
@@ -179,7 +180,7 @@ fn a_snapshot_taken_after_the_winner_committed_sees_a_plain_duplicate() {
     let midnight = Instant::midnight(2020, 4, 1);
     cluster.clock().set(midnight.plus(-7_200.0));
     let mut s = db.session();
-    s.claim("load");
+    s.load();
     for level in LEVELS {
         for batch in [false, true] {
             let key = format!("{level} {batch}");
@@ -204,7 +205,7 @@ fn at_every_level_a_transactions_own_second_claim_is_a_duplicate() {
     let midnight = Instant::midnight(2020, 5, 1);
     cluster.clock().set(midnight.plus(-7_200.0));
     let mut s = db.session();
-    s.claim("load");
+    s.load();
     for level in LEVELS {
         cluster.clock().set(midnight.plus(-30.0));
         s.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT 1"));
@@ -224,7 +225,7 @@ fn two_serializable_transactions_that_claim_and_write_apart_both_commit() {
     let db = cluster.database();
     cluster.clock().set(Instant::midnight(2020, 6, 1).plus(40_000.0));
     let (mut a, mut b) = (db.session(), db.session());
-    a.claim("load");
+    a.load();
     for round in 0..20 {
         a.run("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT 1");
         b.run("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT 1");

@@ -16,4 +16,5 @@ mod pages;
 mod queue;
 mod race;
 mod schedule;
+mod sealed_days;
 mod waiters;

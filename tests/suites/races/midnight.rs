@@ -19,7 +19,7 @@ fn a_claim_after_midnight_waits_for_one_before_it_and_is_refused() {
     ] {
         cluster.clock().set(midnight.plus(-60.0));
         let (mut first, mut observer) = (db.session(), db.session());
-        first.claim("load");
+        first.load();
         cluster.clock().set(midnight.plus(-30.0));
         first.run("BEGIN");
         assert!(first.get::<bool>(&format!("SELECT once.claim_once('{key}', '1 day')")));
@@ -45,6 +45,7 @@ fn a_claim_before_midnight_refuses_after_it_for_as_long_as_its_window() {
     assert!(s.get::<bool>("SELECT once.claim_once('k', '1 day')"));
     for later in [2.0, 3_600.0, 86_000.0] {
         cluster.clock().set(midnight.plus(later));
+        s.run("CALL once.maintain()");
         assert!(!s.get::<bool>("SELECT once.claim_once('k', '1 day')"), "{later} s after midnight");
     }
     assert_eq!(s.leaves_of("k"), ["processed_events_20211231"]);
@@ -100,7 +101,7 @@ fn sixteen_sessions_across_five_midnights_give_every_key_to_one() {
     println!("seed {seed}");
     let first = Instant::midnight(2023, 2, 26);
     cluster.clock().set(first.plus(-3_600.0));
-    sessions[0].claim("load");
+    sessions[0].load();
     sessions[0].run("CREATE TABLE wins (key text)");
     for night in 0..5 {
         let midnight = first.days(night);
@@ -151,12 +152,13 @@ fn sixteen_sessions_on_one_key_exactly_at_midnight_give_one_true() {
     let db = cluster.database();
     let mut sessions = db.sessions(16);
     cluster.clock().set(Instant::midnight(2024, 1, 1));
-    sessions[0].claim("load");
+    sessions[0].load();
     let mut sides = [0, 0];
     for night in 2..22 {
         let midnight = Instant::midnight(2024, 1, night);
         cluster.clock().set(midnight.plus(-60.0));
         sessions[0].claim(&format!("make the day {night}"));
+        sessions[0].run("CALL once.maintain()");
         // Sixteen claims within 4 ms; midnight comes before, among and after them by turns.
         cluster.clock().set(midnight.plus(-0.001 * (night % 6) as f64));
         let key = format!("night {night}");
@@ -179,7 +181,7 @@ fn a_batch_that_runs_over_midnight_fills_both_days_and_harms_neither() {
     let midnight = Instant::midnight(2023, 5, 2);
     cluster.clock().set(midnight.plus(-600.0));
     let (mut s, mut observer) = (db.session(), db.session());
-    s.claim("load");
+    s.load();
     let batch = s.background(|s| {
         s.get::<i64>(
             "SELECT count(*) FILTER (WHERE claimed) FROM once.claim_many(\
@@ -195,7 +197,12 @@ fn a_batch_that_runs_over_midnight_fills_both_days_and_harms_neither() {
         let rows = format!("SELECT count(*) FROM once.processed_events_{day}");
         assert!(s.get::<i64>(&rows) > 1_000, "{day} has its part");
     }
-    assert_eq!(s.get::<i64>("SELECT count(DISTINCT key) FROM once.processed_events"), 300_001);
+    assert_eq!(
+        s.get::<i64>(
+            "SELECT count(DISTINCT key) FROM once.processed_events WHERE key NOT LIKE 'behind %'"
+        ),
+        300_001
+    );
     s.verify("once.processed_events", cluster.server().ships("amcheck"));
 }
 
@@ -208,7 +215,7 @@ fn fifteen_wait_over_midnight_for_one_that_rolls_back_a_savepoint_or_is_killed()
         let db = cluster.database();
         cluster.clock().set(midnight.plus(-60.0));
         let mut observer = db.session();
-        observer.claim("load");
+        observer.load();
         // The clock runs: time enough for a slow machine to start a client before midnight.
         cluster.clock().set(midnight.plus(-30.0));
         let mut client = db.cluster().client("psql");

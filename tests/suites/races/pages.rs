@@ -39,6 +39,7 @@ fn claim(s: &mut Session, key: &str, effect: &str) -> bool {
 fn keys_and_effects_of_every_length_and_shape_agree_with_a_set() {
     let db = database();
     let mut sessions = db.sessions(3);
+    sessions[0].load();
     let seed: u64 = std::env::var("PG_ONCE_SEED")
         .map_or_else(|_| rand::rng().random(), |s| s.parse().expect("a number"));
     println!("PG_ONCE_SEED={seed}");
@@ -97,7 +98,7 @@ fn keys_and_effects_of_every_length_and_shape_agree_with_a_set() {
         );
     }
     let s = &mut sessions[1];
-    assert_eq!(s.get::<i64>("SELECT count(*) FROM once.processed_events"), known.len() as i64);
+    assert_eq!(s.own_claims(), known.len() as i64 + 1);
     s.verify("once.processed_events", db.cluster().server().ships("amcheck"));
 }
 
@@ -105,6 +106,7 @@ fn keys_and_effects_of_every_length_and_shape_agree_with_a_set() {
 fn one_key_with_thousands_of_dead_entries_is_still_one_key() {
     let db = database();
     let (mut s, mut old) = (db.session().patience(Duration::from_secs(120)), db.session());
+    s.load();
     s.claim_many(&["a", "j", "k\u{1}", "ka", "l", "z"]);
     // Nothing may be cleaned away while this looks.
     old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM once.processed_events");
@@ -138,7 +140,7 @@ fn one_key_with_thousands_of_dead_entries_is_still_one_key() {
 fn one_key_claimed_anew_thousands_of_times_is_still_one_key() {
     let db = database();
     let (mut s, mut old) = (db.session().patience(Duration::from_secs(120)), db.session());
-    s.claim("load");
+    s.load();
     old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM once.processed_events");
     s.run(
         "DO $$
@@ -165,7 +167,7 @@ fn one_key_claimed_anew_thousands_of_times_is_still_one_key() {
 fn big_overlapping_batches_split_pages_under_each_other_and_share_the_keys_out() {
     let db = database();
     let mut sessions = db.sessions(8);
-    sessions[0].claim("load");
+    sessions[0].load();
     let won: i64 = race::all(&mut sessions, |number, s| {
         let mut random = StdRng::seed_from_u64(number as u64);
         let mut won = 0;
@@ -181,7 +183,7 @@ fn big_overlapping_batches_split_pages_under_each_other_and_share_the_keys_out()
     .iter()
     .sum();
     let s = &mut sessions[0];
-    assert_eq!(s.get::<i64>("SELECT count(*) FROM once.processed_events"), won + 1);
+    assert_eq!(s.own_claims(), won + 1);
     s.verify("once.processed_events", db.cluster().server().ships("amcheck"));
 }
 
@@ -189,7 +191,7 @@ fn big_overlapping_batches_split_pages_under_each_other_and_share_the_keys_out()
 fn pages_emptied_and_given_back_by_vacuum_lose_no_key_and_find_none_twice() {
     let db = database();
     let mut sessions = db.sessions(6);
-    sessions[0].claim("load");
+    sessions[0].load();
     sessions[0].run("CREATE TABLE wins (key text)");
     let over = std::sync::Arc::new(AtomicBool::new(false));
     let done = over.clone();
@@ -231,7 +233,7 @@ fn pages_emptied_and_given_back_by_vacuum_lose_no_key_and_find_none_twice() {
 fn claims_and_plain_inserts_of_the_same_keys_give_each_key_to_one_of_them() {
     let db = database();
     let mut sessions = db.sessions(8);
-    sessions[0].claim("load");
+    sessions[0].load();
     let leaf: String = sessions[0]
         .get("SELECT format('once.%I', leaf) FROM once.partitions WHERE state = 'current'");
     let won: i64 = race::all(&mut sessions, |number, s| {
@@ -259,6 +261,6 @@ fn claims_and_plain_inserts_of_the_same_keys_give_each_key_to_one_of_them() {
     .iter()
     .sum();
     assert_eq!(won, 400);
-    assert_eq!(sessions[0].get::<i64>("SELECT count(*) FROM once.processed_events"), 401);
+    assert_eq!(sessions[0].own_claims(), 401);
     sessions[0].verify("once.processed_events", db.cluster().server().ships("amcheck"));
 }

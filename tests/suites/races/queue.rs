@@ -74,7 +74,7 @@ fn a_window_begins_when_the_turn_comes_and_not_when_the_queue_is_joined() {
     let db = cluster.database();
     cluster.clock().set(Instant::midnight(2021, 6, 1).plus(36_000.0));
     let mut observer = db.session();
-    observer.claim("load");
+    observer.load();
     let held_up = HeldUp::begin(&db, &mut observer, "SELECT once.claim_once('k')");
     let claim = "SELECT once.claim_once('k', '10 minutes')";
     let queued = held_up.queue(db.session(), &mut observer, claim);
@@ -96,7 +96,7 @@ fn a_turn_that_comes_after_midnight_is_a_claim_of_the_new_day() {
     let midnight = Instant::midnight(2021, 6, 3);
     cluster.clock().set(midnight.plus(-60.0));
     let mut observer = db.session();
-    observer.claim("load");
+    observer.load();
     let held_up = HeldUp::begin(&db, &mut observer, "SELECT once.claim_once('k')");
     let queued = held_up.queue(db.session(), &mut observer, "SELECT once.claim_once('k', '1 day')");
     cluster.clock().set(midnight.plus(60.0));
@@ -111,7 +111,7 @@ fn a_turn_that_comes_after_midnight_is_a_claim_of_the_new_day() {
 fn a_day_that_is_attached_while_a_claimer_queues_is_looked_into() {
     let db = database();
     let (mut ddl, mut observer) = (db.session(), db.session());
-    ddl.claim("load");
+    ddl.load();
     // A day that had been put aside, with a live claim of the key in it.
     ddl.run(
         "CREATE TABLE once.aside (LIKE once.processed_events INCLUDING ALL, PRIMARY KEY (key, effect));

@@ -60,7 +60,7 @@ fn attempt(s: &mut Session, key: &str, random: &mut StdRng, mortal: bool) -> Fat
 fn of_sixteen_sessions_on_one_key_one_commits_and_only_a_rollback_frees_it() {
     let db = database();
     let mut sessions = db.sessions(16);
-    sessions[0].claim("load");
+    sessions[0].load();
     sessions[0].run("CREATE TABLE wins (key text)");
     let seed: u64 = rand::rng().random();
     println!("seed {seed}");
@@ -92,7 +92,7 @@ fn of_sixteen_sessions_on_one_key_one_commits_and_only_a_rollback_frees_it() {
 fn sixteen_sessions_over_many_keys_with_maintenance_beside_give_each_key_to_one() {
     let db = database();
     let mut sessions = db.sessions(16);
-    sessions[0].claim("load");
+    sessions[0].load();
     sessions[0].run("CREATE TABLE wins (key text)");
     let seed: u64 = rand::rng().random();
     println!("seed {seed}");
@@ -127,7 +127,7 @@ fn sixteen_sessions_over_many_keys_with_maintenance_beside_give_each_key_to_one(
         [""; 0]
     );
     let differ: i64 = s.get(
-        "SELECT count(*) FROM (SELECT key FROM once.processed_events WHERE key <> 'load') p
+        "SELECT count(*) FROM (SELECT key FROM once.processed_events WHERE key <> 'load' AND key NOT LIKE 'behind %') p
            FULL JOIN wins w USING (key) WHERE p.key IS NULL OR w.key IS NULL",
     );
     assert_eq!(
@@ -141,7 +141,7 @@ fn sixteen_sessions_over_many_keys_with_maintenance_beside_give_each_key_to_one(
 fn when_a_holder_gives_up_exactly_one_of_fifteen_waiters_gets_the_key_at_a_time() {
     let db = database();
     let (mut holder, mut observer) = (db.session(), db.session());
-    holder.claim("load");
+    holder.load();
     holder.run("BEGIN");
     assert!(holder.claim("k"));
     let won = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -177,7 +177,7 @@ fn when_a_holder_gives_up_exactly_one_of_fifteen_waiters_gets_the_key_at_a_time(
 fn a_client_that_is_killed_frees_its_key() {
     let db = database();
     let mut observer = db.session();
-    observer.claim("load");
+    observer.load();
     let mut client = db.cluster().client("psql");
     client
         .args(["-d", db.name(), "-qAtX"])

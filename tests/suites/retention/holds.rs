@@ -2,6 +2,7 @@
 
 use pg_once_tests::clock::Instant;
 use pg_once_tests::shared::{clocked, database};
+use pg_once_tests::wait;
 
 #[test]
 fn a_window_open_when_a_hold_begins_is_open_for_as_much_longer() {
@@ -194,4 +195,35 @@ fn the_log_tells_who_ran_what_a_hand_or_a_claim() {
         s.column("SELECT DISTINCT (action || ' ' || runner) COLLATE \"C\" FROM once.maintenance_log ORDER BY 1");
     let expected = ["create pg_once claim", "create the DBA's psql", "hold client backend"];
     assert_eq!(runners, expected);
+}
+
+#[test]
+fn a_transaction_that_has_taken_nothing_in_since_a_hold_ended_goes_by_its_end() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = Instant::midnight(2010, 9, 1).plus(43_200.0);
+    cluster.clock().set(noon);
+    let (mut dba, mut gate) = (db.session(), db.session());
+    assert!(dba.claim_for("k", "10 minutes"));
+    cluster.clock().set(noon.plus(300.0));
+    dba.run("SELECT once.hold('processed_events', 'replay')");
+    cluster.clock().set(noon.plus(1_200.0));
+    gate.run("SELECT pg_advisory_lock(7)");
+    // Its answer is a duplicate, so that it looks for the next without the key's lock, in what it has open.
+    let asks = db.session().background(|s| {
+        s.try_run(
+            "DO $$ BEGIN
+                 IF once.claim_once('k', '10 minutes') THEN RAISE 'claimed in the hold'; END IF;
+                 PERFORM pg_advisory_xact_lock_shared(7);
+                 IF NOT once.claim_once('k', '10 minutes') THEN RAISE 'refused when its window was over'; END IF;
+             END $$",
+        )
+    });
+    wait::blocked(&mut dba, asks.pid());
+    assert!(dba.get::<bool>("SELECT once.unhold('processed_events')"));
+    // Five of the ten minutes were left.
+    cluster.clock().set(noon.plus(1_560.0));
+    gate.run("SELECT pg_advisory_unlock(7)");
+    assert_eq!(asks.join().1, Ok(()));
+    assert!(!dba.claim_for("k", "10 minutes"));
 }
