@@ -219,6 +219,25 @@ COMMENT ON FUNCTION once.lookup(text, text, text) IS
     'the live claim of a key as this statement sees it, or no row; never claims, works on a standby. Needs SELECT on the store';
 
 -- ---------------------------------------------------------------------------------------------
+-- Keys
+-- ---------------------------------------------------------------------------------------------
+
+CREATE FUNCTION once.natural_key(VARIADIC parts text[]) RETURNS text
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'natural_key_wrapper';
+COMMENT ON FUNCTION once.natural_key(text[]) IS
+    'one key of several parts, joined by colons so that no two lists of parts give the same key; a colon or backslash within a part has a backslash before it; a NULL part is refused';
+
+CREATE FUNCTION once.key_from_json(payload jsonb, VARIADIC paths text[]) RETURNS text
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'key_from_json_wrapper';
+COMMENT ON FUNCTION once.key_from_json(jsonb, text[]) IS
+    'the natural key of fields of a payload, the same however it is serialised; paths are order.id, items[0].sku, ["name.with.dots"].id; a field that is missing or null is refused';
+
+CREATE FUNCTION once.key_uuid(effect text, key text) RETURNS uuid
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'key_uuid_wrapper';
+COMMENT ON FUNCTION once.key_uuid(text, text) IS
+    'the UUIDv5 of an effect and a key in namespace 7778a313-3934-52bb-9f5d-71f21bc2f442: the same on every attempt, in every language';
+
+-- ---------------------------------------------------------------------------------------------
 -- Stores and days
 -- ---------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ mod claims;
 mod filters;
 mod holds;
 mod import;
+mod keys;
 mod maintenance;
 mod schedule;
 mod statistics;

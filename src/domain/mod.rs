@@ -3,9 +3,12 @@
 
 pub mod age;
 pub mod backoff;
+pub mod canonical;
 pub mod counted;
 pub mod day;
 pub mod filter;
+pub mod joining;
+pub mod json_path;
 pub mod key;
 pub mod names;
 pub mod naming;

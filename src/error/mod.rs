@@ -1,9 +1,11 @@
 //! Every refusal, in one place: its SQLSTATE, what happened, the detail, and what to do about it.
 //! `words` has what each says. Refusals travel as values; [`raise`] turns one into a PostgreSQL error at the outer edge.
 
+mod parts;
 mod source;
 mod words;
 
+pub use self::parts::PartsFault;
 pub use self::source::SourceFault;
 use self::words::{State, Words};
 use crate::domain::key::KeyFault;
@@ -84,6 +86,8 @@ pub enum Refusal {
     InTransaction(&'static str),
     /// once.void_filter() was called otherwise than before the insert or update of a row.
     NotATrigger,
+    /// No key can be made of these parts.
+    Parts(PartsFault),
     /// Claims cannot be imported from there.
     Source(SourceFault),
     /// The extension's own tables are not there.
@@ -102,6 +106,12 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Words { message, detail, .. } = self.words();
         write!(f, "{message}: {detail}")
+    }
+}
+
+impl From<PartsFault> for Refusal {
+    fn from(fault: PartsFault) -> Refusal {
+        Refusal::Parts(fault)
     }
 }
 

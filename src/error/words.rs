@@ -93,6 +93,7 @@ impl Refusal {
             | Refusal::AlteredByTrigger(_)
             | Refusal::TooLate { .. }
             | Refusal::Internal(_) => self.about_state(),
+            Refusal::Parts(fault) => fault.words(),
             Refusal::Source(fault) => fault.words(),
         }
     }
