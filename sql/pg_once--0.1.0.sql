@@ -25,7 +25,8 @@ CREATE TABLE once.store_policy (
     doubt         text,
     doubt_since   timestamptz,
     raised_at     timestamptz,
-    raised_from   interval
+    raised_from   interval,
+    forbid        text[]      NOT NULL DEFAULT '{}' CHECK (forbid <@ '{uuidv4,time_based,hash,natural}')
 );
 COMMENT ON TABLE once.store_policy IS 'one row a store: how long it keeps claims and why; written by create_store, alter_store and drop_store';
 COMMENT ON COLUMN once.store_policy.store IS 'the partitioned table that is the store';
@@ -39,6 +40,7 @@ COMMENT ON COLUMN once.store_policy.doubt IS 'why maintenance does not believe t
 COMMENT ON COLUMN once.store_policy.doubt_since IS 'since when it does not';
 COMMENT ON COLUMN once.store_policy.raised_at IS 'when the retention was raised last: claims made before may be forgotten earlier than it says now';
 COMMENT ON COLUMN once.store_policy.raised_from IS 'the shortest retention it was raised from';
+COMMENT ON COLUMN once.store_policy.forbid IS 'kinds of keys that are not to be claimed: uuidv4, time_based, hash, natural; what becomes of one says pg_once.lint_keys';
 
 CREATE TABLE once.leaf_promise (
     leaf       regclass    PRIMARY KEY,
@@ -242,18 +244,20 @@ COMMENT ON FUNCTION once.key_uuid(text, text) IS
 -- ---------------------------------------------------------------------------------------------
 
 CREATE FUNCTION once.create_store(
-    name text, retry_horizon interval DEFAULT NULL, retention interval DEFAULT NULL, note text DEFAULT NULL
+    name text, retry_horizon interval DEFAULT NULL, retention interval DEFAULT NULL, note text DEFAULT NULL,
+    forbid text[] DEFAULT NULL
 ) RETURNS regclass
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'create_store_wrapper';
-COMMENT ON FUNCTION once.create_store(text, interval, interval, text) IS
-    'makes a store: the partitioned table once.<name> and its first days; retention defaults to pg_once.horizon_factor x retry_horizon, or pg_once.default_retention. Needs CREATE on schema once';
+COMMENT ON FUNCTION once.create_store(text, interval, interval, text, text[]) IS
+    'makes a store: the partitioned table once.<name> and its first days; retention defaults to pg_once.horizon_factor x retry_horizon, or pg_once.default_retention; forbid: kinds of keys not to be claimed (uuidv4, time_based, hash, natural). Needs CREATE on schema once';
 
 CREATE FUNCTION once.alter_store(
-    name text, retry_horizon interval DEFAULT NULL, retention interval DEFAULT NULL, note text DEFAULT NULL
+    name text, retry_horizon interval DEFAULT NULL, retention interval DEFAULT NULL, note text DEFAULT NULL,
+    forbid text[] DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'alter_store_wrapper';
-COMMENT ON FUNCTION once.alter_store(text, interval, interval, text) IS
-    'changes what is given and leaves what is NULL; a longer retention protects what is there, a shorter one never drops a claim before the expiry it was given. Needs ownership of the store';
+COMMENT ON FUNCTION once.alter_store(text, interval, interval, text, text[]) IS
+    'changes what is given and leaves what is NULL; a longer retention protects what is there, a shorter one never drops a claim before the expiry it was given; forbid => ''{}'' forbids none. Needs ownership of the store';
 
 CREATE FUNCTION once.drop_store(name text) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'drop_store_wrapper';
@@ -311,7 +315,8 @@ SELECT c.relname::text                      AS store,
        l.first_day,
        l.last_day,
        p.created_at,
-       p.maintained_at
+       p.maintained_at,
+       p.forbid
   FROM once.store_policy p
   JOIN pg_catalog.pg_class c ON c.oid = p.store
   CROSS JOIN LATERAL (
@@ -320,7 +325,7 @@ SELECT c.relname::text                      AS store,
               max(once.leaf_day(i.inhrelid))  AS last_day
          FROM pg_catalog.pg_inherits i
         WHERE i.inhparent = p.store) l;
-COMMENT ON VIEW once.stores IS 'one row a store: owner, window, the days it has, and when a pass over it last came to its end';
+COMMENT ON VIEW once.stores IS 'one row a store: owner, window, the days it has, when a pass over it last came to its end, and the kinds of keys it forbids';
 
 CREATE FUNCTION once.kept_until(store regclass) RETURNS TABLE (leaf regclass, kept_until timestamptz)
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'kept_until_wrapper';

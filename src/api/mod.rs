@@ -15,6 +15,7 @@ mod statistics;
 mod stores;
 
 use crate::claim::Settings;
+use crate::claim::lint::Level;
 use crate::domain::window::Span;
 use crate::error::Refusal;
 use crate::gucs;
@@ -32,6 +33,12 @@ fn settings() -> Settings {
         refuse_late: gucs::late_policy() == gucs::LatePolicy::Refuse,
         use_filters: gucs::filters(),
         clock: session::now,
+        lint: match gucs::lint_keys() {
+            gucs::LintKeys::Off => None,
+            gucs::LintKeys::Log => Some(Level::Log),
+            gucs::LintKeys::Warning => Some(Level::Warning),
+            gucs::LintKeys::Error => Some(Level::Error),
+        },
         measured: Wanted { counts: gucs::track_claims(), samples: gucs::sample_duplicates() },
     }
 }

@@ -17,7 +17,7 @@ fn readable(micros: i64) -> String {
 }
 
 /// A string as a SQL literal.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -74,6 +74,7 @@ impl Refusal {
             | Refusal::TtlTooLong { .. }
             | Refusal::NotYet(_) => self.about_arguments(),
             Refusal::BadInterval(_)
+            | Refusal::BadForbid(_)
             | Refusal::RetentionBelowHorizon { .. }
             | Refusal::UnknownStore(_)
             | Refusal::BadStoreName(_)
@@ -93,6 +94,7 @@ impl Refusal {
             | Refusal::AlteredByTrigger(_)
             | Refusal::TooLate { .. }
             | Refusal::Internal(_) => self.about_state(),
+            Refusal::WrongKey { store, element, lint } => lint.words(store, *element),
             Refusal::Parts(fault) => fault.words(),
             Refusal::Source(fault) => fault.words(),
         }
@@ -170,6 +172,12 @@ impl Refusal {
                 format!("{name} must be positive and finite"),
                 "A month counts as 31 days, so that every length is fixed.",
                 "Give it with a unit, such as '7 days'.",
+            ),
+            Refusal::BadForbid(why) => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "forbid must be a list of kinds of keys",
+                why.clone(),
+                "The kinds are uuidv4, time_based, hash and natural; '{}' forbids none.",
             ),
             Refusal::RetentionBelowHorizon { retention, horizon } => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,

@@ -9,6 +9,7 @@ mod first;
 mod json_keys;
 mod key_uuid;
 mod keys;
+mod lint;
 mod locks;
 mod memory;
 mod natural_keys;
