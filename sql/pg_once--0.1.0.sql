@@ -94,7 +94,8 @@ COMMENT ON COLUMN once.maintenance_log.detail IS 'in words';
 COMMENT ON COLUMN once.maintenance_log.made_by IS 'the role that did it';
 COMMENT ON COLUMN once.maintenance_log.runner IS 'the application_name of the session that did it, or its kind where that is empty: pg_once worker (the launcher''s), pg_once claim (a claim that lacked a leaf), pg_cron, or whatever a client calls itself';
 
--- Seals and filters are not dumped: they belong to this server's files, and maintenance makes them anew.
+-- Seals and filters are not dumped: they belong to this server's files, and maintenance makes them anew, as it does
+-- what it finds about keys.
 
 CREATE TABLE once.leaf_seal (
     voided       boolean     NOT NULL DEFAULT false,
@@ -121,6 +122,21 @@ COMMENT ON COLUMN once.leaf_seal.key_at IS 'the number of the store''s column th
 COMMENT ON COLUMN once.leaf_seal.effect_at IS 'the number of the store''s column that is the effect';
 COMMENT ON COLUMN once.leaf_seal.altered_by IS 'the transaction that altered the leaf''s definition last';
 COMMENT ON COLUMN once.leaf_seal.sealed_at IS 'when it was sealed';
+
+CREATE TABLE once.key_audit (
+    store   regclass          NOT NULL,
+    effect  text COLLATE "C"  NOT NULL,
+    finding text,
+    since   timestamptz       NOT NULL,
+    seen_at timestamptz       NOT NULL,
+    PRIMARY KEY (store, effect)
+);
+COMMENT ON TABLE once.key_audit IS 'what the last pass that looked at a store''s keys found wrong with them, once a day, for once.health; no key is in it';
+COMMENT ON COLUMN once.key_audit.store IS 'the store';
+COMMENT ON COLUMN once.key_audit.effect IS 'the effect';
+COMMENT ON COLUMN once.key_audit.finding IS 'what is wrong, with the evidence; NULL: nothing, and the row says when that was seen';
+COMMENT ON COLUMN once.key_audit.since IS 'when it was found first';
+COMMENT ON COLUMN once.key_audit.seen_at IS 'when it was found last';
 
 CREATE TABLE once.filter (
     pages_in    regclass    PRIMARY KEY,
@@ -304,6 +320,14 @@ CREATE FUNCTION once.leaf_day(leaf regclass) RETURNS date
     LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'leaf_day_wrapper';
 COMMENT ON FUNCTION once.leaf_day(regclass) IS
     'the UTC day a leaf covers, read from its partition bound; NULL for a table that is no leaf';
+
+CREATE FUNCTION once.audit_keys(store text, sample integer DEFAULT 10000) RETURNS TABLE (
+    effect text, sampled bigint, uuidv4_share double precision, time_based_share double precision,
+    hash_share double precision, natural_share double precision, shortest bigint, median bigint, longest bigint,
+    claimed bigint, duplicates bigint, counted_since timestamptz, findings text[]
+)   LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'audit_keys_wrapper';
+COMMENT ON FUNCTION once.audit_keys(text, integer) IS
+    'what the keys in use look like, one row an effect: shares of random, time-based, hashed and natural keys in a sample of pages, lengths, what was counted, and findings in words. Needs SELECT on the store';
 
 CREATE VIEW once.stores AS
 SELECT c.relname::text                      AS store,
@@ -553,6 +577,10 @@ SELECT severity, name, 'claims take the slow way into a leaf', NULL,
        pg_catalog.format('%s %s %s', pg_catalog.string_agg(DISTINCT leaf::text, ', ' ORDER BY leaf::text),
                          CASE WHEN count(DISTINCT leaf) = 1 THEN 'has' ELSE 'have' END, what), remedy
   FROM slow GROUP BY severity, name, what, remedy
+UNION ALL
+SELECT 'warning', k.name, 'keys look wrong', a.since, pg_catalog.format('effect %L: %s', a.effect, a.finding),
+       pg_catalog.format('SELECT effect, findings FROM once.audit_keys(%L)', k.name)
+  FROM known k JOIN once.key_audit a ON a.store = k.store WHERE a.finding IS NOT NULL
 UNION ALL
 SELECT 'error', l.name, 'a leaf cannot be searched, so claims fail', NULL,
        CASE WHEN l.relkind <> 'r' THEN pg_catalog.format('%s is no ordinary table', l.leaf)

@@ -13,8 +13,13 @@ use pgrx::pg_sys::Oid;
 use std::ffi::CString;
 
 /// The tables that know about stores.
-const KNOWN: [&str; 4] =
-    ["once.leaf_promise", "once.leaf_seal", "once.store_pause", "once.store_policy"];
+const KNOWN: [&str; 5] = [
+    "once.key_audit",
+    "once.leaf_promise",
+    "once.leaf_seal",
+    "once.store_pause",
+    "once.store_policy",
+];
 
 /// What is decided about a store; None leaves it as it is.
 pub struct Policy<'a> {

@@ -2,6 +2,7 @@
 //! tested without a server, and nothing here imports another room.
 
 pub mod age;
+pub mod audit;
 pub mod backoff;
 pub mod canonical;
 pub mod counted;

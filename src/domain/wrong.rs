@@ -18,6 +18,21 @@ pub enum Wrong {
     UnsetUuid,
 }
 
+impl Wrong {
+    /// What the key is, behind "it".
+    pub fn words(self) -> String {
+        match self {
+            Wrong::Blank => "is nothing but space".to_owned(),
+            Wrong::Missing(word) => format!("is {word}, which stands for a value that is missing"),
+            Wrong::Object => {
+                "has [object Object] in it, which JavaScript makes of an object".to_owned()
+            }
+            Wrong::Template => "has a template in it that was not filled in".to_owned(),
+            Wrong::UnsetUuid => "is the uuid of a variable that was never set".to_owned(),
+        }
+    }
+}
+
 /// What languages write for a value that is missing, as whole keys: SQL, JSON, JavaScript, Python, Ruby, Go, C#.
 const MISSING: [&str; 16] = [
     "null",

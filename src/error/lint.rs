@@ -24,7 +24,7 @@ impl KeyLint {
                 format!(
                     "It {}. Every message that lacks its key would be one intent in store {}, and all but the \
                      first a duplicate.",
-                    what(wrong),
+                    wrong.words(),
                     literal(store)
                 ),
                 "See whether the field that the key is built from is missing from the message.",
@@ -43,18 +43,5 @@ impl KeyLint {
                 )
             }
         }
-    }
-}
-
-/// What a key that names nothing is, behind "it".
-fn what(wrong: Wrong) -> String {
-    match wrong {
-        Wrong::Blank => "is nothing but space".to_owned(),
-        Wrong::Missing(word) => format!("is {word}, which stands for a value that is missing"),
-        Wrong::Object => {
-            "has [object Object] in it, which JavaScript makes of an object".to_owned()
-        }
-        Wrong::Template => "has a template in it that was not filled in".to_owned(),
-        Wrong::UnsetUuid => "is the uuid of a variable that was never set".to_owned(),
     }
 }

@@ -97,6 +97,8 @@ pub enum Refusal {
         /// What is wrong with it.
         lint: KeyLint,
     },
+    /// A sample is to be of less than one key, or of more than this many.
+    SampleSize(i32),
     /// What a store is to forbid cannot be read.
     BadForbid(String),
     /// No key can be made of these parts.

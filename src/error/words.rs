@@ -72,6 +72,7 @@ impl Refusal {
             | Refusal::EffectTooLong(_)
             | Refusal::TtlNotPositive
             | Refusal::TtlTooLong { .. }
+            | Refusal::SampleSize(_)
             | Refusal::NotYet(_) => self.about_arguments(),
             Refusal::BadInterval(_)
             | Refusal::BadForbid(_)
@@ -137,6 +138,12 @@ impl Refusal {
                 "effect is too long",
                 format!("The effect has {len} bytes; at most {MAX_EFFECT_BYTES} are allowed."),
                 "An effect is a short name such as 'invoice'.",
+            ),
+            Refusal::SampleSize(most) => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("sample must be between 1 and {most}"),
+                "It is about how many keys are looked at; pages are read whole.",
+                "Leave it out for 10000, which tells a share of 1 % from none.",
             ),
             Refusal::TtlNotPositive => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,

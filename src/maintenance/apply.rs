@@ -5,7 +5,7 @@ use super::plan::{self, Doubt};
 use crate::catalog::cache::Leaf;
 use crate::catalog::filters::{self, Seal};
 use crate::catalog::log::{self, Action, Entry};
-use crate::catalog::{away, cache, holders, leaves, pauses, sql, stores};
+use crate::catalog::{audit, away, cache, holders, leaves, pauses, sql, stores};
 use crate::domain::counted::counted;
 use crate::domain::day::{DAY, Day, Instant};
 use crate::error::Refusal;
@@ -42,6 +42,8 @@ pub struct Pass<'a> {
     pub lock_timeout: i32,
     /// Whether days that are over get filters.
     pub filters: bool,
+    /// Whether claims are counted.
+    pub counts_claims: bool,
     /// Whether to believe the clock in any case.
     pub force: bool,
     /// The clock.
@@ -69,6 +71,11 @@ impl Pass<'_> {
         }
         for &store in &stores {
             self.seal(store)?;
+        }
+        for &store in &stores {
+            self.step(store, "look at its keys", || {
+                audit::keep(store, self.counts_claims, (self.clock)())
+            });
         }
         self.forget_filters()?;
         if let Err(failed) = attempt(PATIENCE, log::prune) {
