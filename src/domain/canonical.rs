@@ -248,7 +248,10 @@ mod tests {
     use super::{ValueFault, canonical};
 
     fn of(json: &str) -> String {
-        String::from_utf8(canonical(json.as_bytes()).expect(json)).expect("UTF-8")
+        canonical(json.as_bytes()).map_or_else(
+            |fault| format!("{json}: {fault:?}"),
+            |value| String::from_utf8_lossy(&value).into_owned(),
+        )
     }
 
     #[test]
