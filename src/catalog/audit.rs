@@ -46,23 +46,28 @@ pub fn look(
     now: Instant,
 ) -> Result<Vec<Audited>, Refusal> {
     let mut tallies = read(store, role, sample)?;
-    let entries = stats::rows();
-    let ours = || entries.iter().filter(|entry| entry.store == Some(store));
-    for effect in ours().filter_map(|entry| entry.effect.clone()) {
-        tallies.entry(effect).or_default();
-    }
-    let counted = |effect: &[u8]| {
-        let entry = ours().find(|entry| entry.effect.as_deref() == Some(effect));
-        match entry {
-            _ if !stats::is_available() => Counted::Unavailable,
-            Some(entry) => Counted::Since {
+    let entries: BTreeMap<Vec<u8>, Counted> = stats::rows()
+        .into_iter()
+        .filter(|entry| entry.store == Some(store))
+        .filter_map(|entry| {
+            let counted = Counted::Since {
                 claimed: entry.count(layout::OUTCOMES),
                 duplicates: entry.count(layout::OUTCOMES + 1),
                 time: now.saturating_sub(entry.since),
-            },
-            None if counts => Counted::Nothing,
-            None => Counted::Off,
+            };
+            Some((entry.effect?, counted))
+        })
+        .collect();
+    for effect in entries.keys() {
+        if !tallies.contains_key(effect) {
+            tallies.insert(effect.clone(), Tally::default());
         }
+    }
+    let counted = |effect: &[u8]| match entries.get(effect) {
+        _ if !stats::is_available() => Counted::Unavailable,
+        Some(counted) => *counted,
+        None if counts => Counted::Nothing,
+        None => Counted::Off,
     };
     Ok(tallies
         .into_iter()
@@ -130,6 +135,8 @@ pub fn keep(store: Oid, counts: bool, now: Instant) -> Result<(), Refusal> {
     let worth = audited.iter().filter(|one| !warning(one).is_empty()).count();
     // One at least, which says when.
     audited.truncate(worth.clamp(1, KEPT));
+    // In one order, so that two passes at once do not wait for each other in a circle.
+    audited.sort_by(|a, b| a.effect.cmp(&b.effect));
     let _acting = Acting::as_role(owner);
     for one in &audited {
         let words = Some(warning(one)).filter(|words| !words.is_empty());

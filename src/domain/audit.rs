@@ -160,10 +160,7 @@ impl Tally {
             ));
         }
         if n < FEW {
-            findings.push(said(
-                false,
-                format!("{} were looked at: shares say little", counted_keys(n)),
-            ));
+            findings.push(said(false, format!("a sample of {} says little", counted_keys(n))));
         }
         findings.sort_by_key(|finding| !finding.is_warning);
         findings
@@ -339,7 +336,9 @@ mod tests {
         }
         let few = of((0..20).map(uuid)).findings(since(50_000, 0, 30));
         assert!(few.iter().all(|finding| !finding.is_warning), "{few:?}");
-        assert!(few.iter().any(|finding| finding.words.contains("20 keys were looked at")));
+        assert!(
+            few.iter().any(|finding| finding.words.contains("a sample of 20 keys says little"))
+        );
     }
 
     #[test]
