@@ -57,10 +57,14 @@ fn effects_and_keys_that_join_alike_differ() {
 #[test]
 fn the_name_is_utf_8_whatever_the_database_has() {
     let utf8: String = database().session().get("SELECT once.key_uuid('größe', 'é')::text");
-    let db = cluster().create("ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
-    let mut s = db.session();
-    s.run("CREATE EXTENSION pg_once");
-    assert_eq!(s.get::<String>("SELECT once.key_uuid('größe', 'é')::text"), utf8);
+    for encoding in ["LATIN1", "SQL_ASCII"] {
+        let options = format!("ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0");
+        let db = cluster().create(&options);
+        let mut s = db.session();
+        s.run("CREATE EXTENSION pg_once");
+        let uuid: String = s.get("SELECT once.key_uuid('größe', 'é')::text");
+        assert_eq!(uuid, utf8, "{encoding}");
+    }
 }
 
 #[test]
