@@ -112,21 +112,31 @@ fn read(store: Oid, role: Oid, sample: i32) -> Result<BTreeMap<Vec<u8>, Tally>, 
     Ok(tallies)
 }
 
-/// Looks at a store's keys as its owner and writes down what somebody has to look at, for once.health; once a day.
-pub fn keep(store: Oid, counts: bool, now: Instant) -> Result<(), Refusal> {
-    let owner = privilege::schema_owner(schema()?);
-    let last = {
-        let _acting = Acting::as_role(owner);
-        sql::get::<pgrx::datum::TimestampWithTimeZone>(
-            "SELECT max(seen_at) FROM once.key_audit WHERE store = $1",
-            &[store.into()],
-        )?
-    };
+/// Whether nobody has looked at a store's keys for a day.
+pub fn is_due(store: Oid, now: Instant) -> Result<bool, Refusal> {
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
+    let last = sql::get::<pgrx::datum::TimestampWithTimeZone>(
+        "SELECT max(seen_at) FROM once.key_audit WHERE store = $1",
+        &[store.into()],
+    )?;
     // A clock that has gone back looks again.
-    if last.is_some_and(|last| (0..EVERY).contains(&(now - Instant::from(last)))) {
-        return Ok(());
+    Ok(!last.is_some_and(|last| (0..EVERY).contains(&(now - Instant::from(last)))))
+}
+
+/// Looks at a store's keys as its owner; None where it is gone.
+pub fn look_as_owner(
+    store: Oid,
+    counts: bool,
+    now: Instant,
+) -> Result<Option<Vec<Audited>>, Refusal> {
+    if !privilege::exists(store) {
+        return Ok(None);
     }
-    let mut audited = look(store, privilege::table_owner(store), SAMPLE, counts, now)?;
+    look(store, privilege::table_owner(store), SAMPLE, counts, now).map(Some)
+}
+
+/// Writes down what somebody has to look at, for once.health, in place of what was found before.
+pub fn keep(store: Oid, mut audited: Vec<Audited>, now: Instant) -> Result<(), Refusal> {
     let warning = |one: &Audited| {
         let words = one.findings.iter().filter(|finding| finding.is_warning);
         words.map(|finding| finding.words.as_str()).collect::<Vec<_>>().join("; ")
@@ -137,7 +147,7 @@ pub fn keep(store: Oid, counts: bool, now: Instant) -> Result<(), Refusal> {
     audited.truncate(worth.clamp(1, KEPT));
     // In one order, so that two passes at once do not wait for each other in a circle.
     audited.sort_by(|a, b| a.effect.cmp(&b.effect));
-    let _acting = Acting::as_role(owner);
+    let _acting = Acting::as_role(privilege::schema_owner(schema()?));
     for one in &audited {
         let words = Some(warning(one)).filter(|words| !words.is_empty());
         sql::run(

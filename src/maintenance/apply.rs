@@ -5,7 +5,7 @@ use super::plan::{self, Doubt};
 use crate::catalog::cache::Leaf;
 use crate::catalog::filters::{self, Seal};
 use crate::catalog::log::{self, Action, Entry};
-use crate::catalog::{audit, away, cache, holders, leaves, pauses, sql, stores};
+use crate::catalog::{away, cache, holders, leaves, pauses, sql, stores};
 use crate::domain::counted::counted;
 use crate::domain::day::{DAY, Day, Instant};
 use crate::error::Refusal;
@@ -73,9 +73,7 @@ impl Pass<'_> {
             self.seal(store)?;
         }
         for &store in &stores {
-            self.step(store, "look at its keys", || {
-                audit::keep(store, self.counts_claims, (self.clock)())
-            });
+            self.audit(store);
         }
         self.forget_filters()?;
         if let Err(failed) = attempt(PATIENCE, log::prune) {

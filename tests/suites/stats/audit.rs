@@ -182,3 +182,35 @@ fn who_may_not_read_the_store_learns_nothing_of_its_keys() {
     s.run("ALTER TABLE once.s ENABLE ROW LEVEL SECURITY");
     assert_eq!(reader.fails("SELECT once.audit_keys('s')").code, "0A000");
 }
+
+#[test]
+fn a_pass_that_waits_for_a_store_has_no_table_of_the_extension_locked() {
+    let db = database();
+    let mut s = db.session();
+    s.run("SELECT once.create_store('s')");
+    claim(&mut s, "s", "", "SELECT 'a'");
+    let mut dropping = db.session();
+    dropping.run("BEGIN; DROP TABLE once.s");
+    let mut passing = db.session();
+    let pid = passing.pid();
+    let pass = std::thread::spawn(move || passing.run("CALL once.maintain()"));
+    let waits = format!(
+        "SELECT coalesce(string_agg(DISTINCT t.relname, ' '), '') \
+           FROM pg_locks w JOIN pg_locks h ON h.pid = w.pid AND h.granted AND h.locktype = 'relation' \
+           JOIN pg_class t ON t.oid = h.relation \
+           JOIN pg_depend d ON d.objid = t.oid AND d.deptype = 'e' AND d.classid = 'pg_class'::regclass \
+          WHERE w.pid = {pid} AND NOT w.granted"
+    );
+    let waiting = format!("SELECT count(*) FROM pg_locks WHERE pid = {pid} AND NOT granted");
+    let mut waited = 0_i64;
+    while !pass.is_finished() {
+        waited += s.get::<i64>(&waiting);
+        let held: String = s.get(&waits);
+        assert_eq!(held, "", "locked while it waits");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(waited > 0, "it never waited");
+    pass.join().expect("the pass went through");
+    // Whoever has the store can have the extension, too.
+    dropping.run("DROP EXTENSION pg_once; COMMIT");
+}
