@@ -25,7 +25,8 @@ CREATE TABLE once.store_policy (
     doubt         text,
     doubt_since   timestamptz,
     raised_at     timestamptz,
-    raised_from   interval
+    raised_from   interval,
+    forbid        text[]      NOT NULL DEFAULT '{}' CHECK (forbid <@ '{uuidv4,time_based,hash,natural}')
 );
 COMMENT ON TABLE once.store_policy IS 'one row a store: how long it keeps claims and why; written by create_store, alter_store and drop_store';
 COMMENT ON COLUMN once.store_policy.store IS 'the partitioned table that is the store';
@@ -39,6 +40,7 @@ COMMENT ON COLUMN once.store_policy.doubt IS 'why maintenance does not believe t
 COMMENT ON COLUMN once.store_policy.doubt_since IS 'since when it does not';
 COMMENT ON COLUMN once.store_policy.raised_at IS 'when the retention was raised last: claims made before may be forgotten earlier than it says now';
 COMMENT ON COLUMN once.store_policy.raised_from IS 'the shortest retention it was raised from';
+COMMENT ON COLUMN once.store_policy.forbid IS 'kinds of keys that are not to be claimed: uuidv4, time_based, hash, natural; what becomes of one says pg_once.lint_keys';
 
 CREATE TABLE once.leaf_promise (
     leaf       regclass    PRIMARY KEY,
@@ -92,7 +94,8 @@ COMMENT ON COLUMN once.maintenance_log.detail IS 'in words';
 COMMENT ON COLUMN once.maintenance_log.made_by IS 'the role that did it';
 COMMENT ON COLUMN once.maintenance_log.runner IS 'the application_name of the session that did it, or its kind where that is empty: pg_once worker (the launcher''s), pg_once claim (a claim that lacked a leaf), pg_cron, or whatever a client calls itself';
 
--- Seals and filters are not dumped: they belong to this server's files, and maintenance makes them anew.
+-- Seals and filters are not dumped: they belong to this server's files, and maintenance makes them anew, as it does
+-- what it finds about keys.
 
 CREATE TABLE once.leaf_seal (
     voided       boolean     NOT NULL DEFAULT false,
@@ -119,6 +122,21 @@ COMMENT ON COLUMN once.leaf_seal.key_at IS 'the number of the store''s column th
 COMMENT ON COLUMN once.leaf_seal.effect_at IS 'the number of the store''s column that is the effect';
 COMMENT ON COLUMN once.leaf_seal.altered_by IS 'the transaction that altered the leaf''s definition last';
 COMMENT ON COLUMN once.leaf_seal.sealed_at IS 'when it was sealed';
+
+CREATE TABLE once.key_audit (
+    store   regclass          NOT NULL,
+    effect  text COLLATE "C"  NOT NULL,
+    finding text,
+    since   timestamptz       NOT NULL,
+    seen_at timestamptz       NOT NULL,
+    PRIMARY KEY (store, effect)
+);
+COMMENT ON TABLE once.key_audit IS 'what the last pass that looked at a store''s keys found wrong with them, once a day, for once.health; no key is in it';
+COMMENT ON COLUMN once.key_audit.store IS 'the store';
+COMMENT ON COLUMN once.key_audit.effect IS 'the effect';
+COMMENT ON COLUMN once.key_audit.finding IS 'what is wrong, with the evidence; NULL: nothing, and the row says when that was seen';
+COMMENT ON COLUMN once.key_audit.since IS 'when it was found first';
+COMMENT ON COLUMN once.key_audit.seen_at IS 'when it was found last';
 
 CREATE TABLE once.filter (
     pages_in    regclass    PRIMARY KEY,
@@ -219,22 +237,43 @@ COMMENT ON FUNCTION once.lookup(text, text, text) IS
     'the live claim of a key as this statement sees it, or no row; never claims, works on a standby. Needs SELECT on the store';
 
 -- ---------------------------------------------------------------------------------------------
+-- Keys
+-- ---------------------------------------------------------------------------------------------
+
+CREATE FUNCTION once.natural_key(VARIADIC parts text[]) RETURNS text
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'natural_key_wrapper';
+COMMENT ON FUNCTION once.natural_key(text[]) IS
+    'one key of several parts, joined by colons so that no two lists of parts give the same key; a colon or backslash within a part has a backslash before it; a NULL part is refused';
+
+CREATE FUNCTION once.key_from_json(payload jsonb, VARIADIC paths text[]) RETURNS text
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'key_from_json_wrapper';
+COMMENT ON FUNCTION once.key_from_json(jsonb, text[]) IS
+    'the natural key of fields of a payload, the same however it is serialised; paths are order.id, items[0].sku, ["name.with.dots"].id; a field that is missing or null is refused';
+
+CREATE FUNCTION once.key_uuid(effect text, key text) RETURNS uuid
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'key_uuid_wrapper';
+COMMENT ON FUNCTION once.key_uuid(text, text) IS
+    'the UUIDv5 of an effect and a key in namespace 7778a313-3934-52bb-9f5d-71f21bc2f442: the same on every attempt, in every language';
+
+-- ---------------------------------------------------------------------------------------------
 -- Stores and days
 -- ---------------------------------------------------------------------------------------------
 
 CREATE FUNCTION once.create_store(
-    name text, retry_horizon interval DEFAULT NULL, retention interval DEFAULT NULL, note text DEFAULT NULL
+    name text, retry_horizon interval DEFAULT NULL, retention interval DEFAULT NULL, note text DEFAULT NULL,
+    forbid text[] DEFAULT NULL
 ) RETURNS regclass
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'create_store_wrapper';
-COMMENT ON FUNCTION once.create_store(text, interval, interval, text) IS
-    'makes a store: the partitioned table once.<name> and its first days; retention defaults to pg_once.horizon_factor x retry_horizon, or pg_once.default_retention. Needs CREATE on schema once';
+COMMENT ON FUNCTION once.create_store(text, interval, interval, text, text[]) IS
+    'makes a store: the partitioned table once.<name> and its first days; retention defaults to pg_once.horizon_factor x retry_horizon, or pg_once.default_retention; forbid: kinds of keys not to be claimed (uuidv4, time_based, hash, natural). Needs CREATE on schema once';
 
 CREATE FUNCTION once.alter_store(
-    name text, retry_horizon interval DEFAULT NULL, retention interval DEFAULT NULL, note text DEFAULT NULL
+    name text, retry_horizon interval DEFAULT NULL, retention interval DEFAULT NULL, note text DEFAULT NULL,
+    forbid text[] DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'alter_store_wrapper';
-COMMENT ON FUNCTION once.alter_store(text, interval, interval, text) IS
-    'changes what is given and leaves what is NULL; a longer retention protects what is there, a shorter one never drops a claim before the expiry it was given. Needs ownership of the store';
+COMMENT ON FUNCTION once.alter_store(text, interval, interval, text, text[]) IS
+    'changes what is given and leaves what is NULL; a longer retention protects what is there, a shorter one never drops a claim before the expiry it was given; forbid => ''{}'' forbids none. Needs ownership of the store';
 
 CREATE FUNCTION once.drop_store(name text) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'drop_store_wrapper';
@@ -282,6 +321,14 @@ CREATE FUNCTION once.leaf_day(leaf regclass) RETURNS date
 COMMENT ON FUNCTION once.leaf_day(regclass) IS
     'the UTC day a leaf covers, read from its partition bound; NULL for a table that is no leaf';
 
+CREATE FUNCTION once.audit_keys(store text, sample integer DEFAULT 10000) RETURNS TABLE (
+    effect text, sampled bigint, uuidv4_share double precision, time_based_share double precision,
+    hash_share double precision, natural_share double precision, shortest bigint, median bigint, longest bigint,
+    claimed bigint, duplicates bigint, counted_since timestamptz, findings text[]
+)   LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 10 AS 'MODULE_PATHNAME', 'audit_keys_wrapper';
+COMMENT ON FUNCTION once.audit_keys(text, integer) IS
+    'what the keys in use look like, one row an effect: shares of random, time-based, hashed and natural keys in a sample of pages, lengths, what was counted, and findings in words. Needs SELECT on the store';
+
 CREATE VIEW once.stores AS
 SELECT c.relname::text                      AS store,
        pg_catalog.pg_get_userbyid(c.relowner) AS owner,
@@ -292,7 +339,8 @@ SELECT c.relname::text                      AS store,
        l.first_day,
        l.last_day,
        p.created_at,
-       p.maintained_at
+       p.maintained_at,
+       p.forbid
   FROM once.store_policy p
   JOIN pg_catalog.pg_class c ON c.oid = p.store
   CROSS JOIN LATERAL (
@@ -301,7 +349,7 @@ SELECT c.relname::text                      AS store,
               max(once.leaf_day(i.inhrelid))  AS last_day
          FROM pg_catalog.pg_inherits i
         WHERE i.inhparent = p.store) l;
-COMMENT ON VIEW once.stores IS 'one row a store: owner, window, the days it has, and when a pass over it last came to its end';
+COMMENT ON VIEW once.stores IS 'one row a store: owner, window, the days it has, when a pass over it last came to its end, and the kinds of keys it forbids';
 
 CREATE FUNCTION once.kept_until(store regclass) RETURNS TABLE (leaf regclass, kept_until timestamptz)
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'kept_until_wrapper';
@@ -537,6 +585,10 @@ SELECT severity, name, 'claims take the slow way into a leaf', NULL,
        pg_catalog.format('%s %s %s', pg_catalog.string_agg(DISTINCT leaf::text, ', ' ORDER BY leaf::text),
                          CASE WHEN count(DISTINCT leaf) = 1 THEN 'has' ELSE 'have' END, what), remedy
   FROM slow GROUP BY severity, name, what, remedy
+UNION ALL
+SELECT 'warning', k.name, 'keys look wrong', a.since, pg_catalog.format('effect %L: %s', a.effect, a.finding),
+       pg_catalog.format('SELECT effect, findings FROM once.audit_keys(%L)', k.name)
+  FROM known k JOIN once.key_audit a ON a.store = k.store WHERE a.finding IS NOT NULL
 UNION ALL
 SELECT 'error', l.name, 'a leaf cannot be searched, so claims fail', NULL,
        CASE WHEN l.relkind <> 'r' THEN pg_catalog.format('%s is no ordinary table', l.leaf)

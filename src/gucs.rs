@@ -41,6 +41,25 @@ enum LogDuplicates {
     Sample,
 }
 
+static LINT_KEYS: GucSetting<LintKeys> = GucSetting::<LintKeys>::new(LintKeys::Off);
+
+/// Values of `pg_once.lint_keys`.
+#[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
+pub enum LintKeys {
+    /// Nobody looks.
+    #[name = c"off"]
+    Off,
+    /// A line in the server's log.
+    #[name = c"log"]
+    Log,
+    /// A warning.
+    #[name = c"warning"]
+    Warning,
+    /// An error.
+    #[name = c"error"]
+    Error,
+}
+
 static MAINTENANCE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(600);
 static DATABASES: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 
@@ -150,6 +169,14 @@ fn define_who_runs_it() {
 }
 
 fn define_what_is_seen() {
+    GucRegistry::define_enum_guc(
+        c"pg_once.lint_keys",
+        c"What a claim does about a key that is certainly wrong, or of a kind that its store forbids.",
+        c"log and warning: at most one line a minute and session, without the key; error: OC002, each time.",
+        &LINT_KEYS,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     GucRegistry::define_bool_guc(
         c"pg_once.track_claims",
         c"Counts what claims are answered, for the views once.stat_claims and once.retention_advice.",
@@ -166,6 +193,11 @@ fn define_what_is_seen() {
         GucContext::Suset,
         GucFlags::default(),
     );
+}
+
+/// `pg_once.lint_keys`.
+pub fn lint_keys() -> LintKeys {
+    LINT_KEYS.get()
 }
 
 /// `pg_once.away_days`.

@@ -9,6 +9,7 @@
 
 use super::{given, settings, span};
 use crate::claim::arbiter::{self, Arbiter};
+use crate::claim::lint::lint;
 use crate::claim::{Answer, Outcome, Terms, batch, check, lookup as looking};
 use crate::error::{Refusal, raise};
 use crate::pg::array::{ArrayFault, TextArray};
@@ -91,6 +92,7 @@ fn claim_one(
     let terms = Terms { store, effect, ttl: ttl.map(span), event_time, wait };
     let settings = settings();
     check(key, effect, &settings)?;
+    lint(&[key], &terms, &settings)?;
     let mut arbiter = Arbiter::new(&terms, &settings);
     let answer = arbiter.claim(&Text::new(key))?;
     arbiter.settle(0);

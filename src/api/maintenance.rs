@@ -27,6 +27,7 @@ fn maintain(call: Call, force: Option<bool>) -> Sql<()> {
             away_days: gucs::away_days(),
             lock_timeout: gucs::maintenance_lock_timeout(),
             filters: gucs::filters(),
+            counts_claims: gucs::track_claims(),
             force,
             clock: session::now,
             commit: &commit,

@@ -4,16 +4,19 @@
 //!
 //! Text arguments arrive as bytes: keys are exact bytes in every database encoding.
 
+mod audit;
 mod claims;
 mod filters;
 mod holds;
 mod import;
+mod keys;
 mod maintenance;
 mod schedule;
 mod statistics;
 mod stores;
 
 use crate::claim::Settings;
+use crate::claim::lint::Level;
 use crate::domain::window::Span;
 use crate::error::Refusal;
 use crate::gucs;
@@ -31,6 +34,12 @@ fn settings() -> Settings {
         refuse_late: gucs::late_policy() == gucs::LatePolicy::Refuse,
         use_filters: gucs::filters(),
         clock: session::now,
+        lint: match gucs::lint_keys() {
+            gucs::LintKeys::Off => None,
+            gucs::LintKeys::Log => Some(Level::Log),
+            gucs::LintKeys::Warning => Some(Level::Warning),
+            gucs::LintKeys::Error => Some(Level::Error),
+        },
         measured: Wanted { counts: gucs::track_claims(), samples: gucs::sample_duplicates() },
     }
 }

@@ -1,6 +1,6 @@
 //! `create_store`, `alter_store`, `drop_store`, `leaf_day`.
 //!
-//! Errors: 22004 for a NULL name; 22023 for a name or an interval that cannot be; 42501 without
+//! Errors: 22004 for a NULL name; 22023 for a name, an interval or a kind of keys that cannot be; 42501 without
 //! CREATE on schema once, or without ownership; 42704 for an unknown store; 42P07 for a name that is
 //! taken; 25006 in a read-only transaction or on a standby.
 
@@ -9,9 +9,11 @@ use crate::catalog::leaves;
 use crate::catalog::stores::{self, Policy};
 use crate::claim::arbiter;
 use crate::domain::day::Day;
+use crate::domain::kind::Kinds;
 use crate::domain::window;
 use crate::error::{Refusal, raise};
 use crate::gucs;
+use crate::pg::array::{ArrayFault, TextArray};
 use crate::pg::bounds;
 use crate::pg::failure::{Sql, sql};
 use crate::pg::rows::{OneRow, RowSet, Value};
@@ -28,6 +30,7 @@ fn create_store(
     retry_horizon: Option<Interval>,
     retention: Option<Interval>,
     note: Option<&[u8]>,
+    forbid: Option<TextArray<'_>>,
 ) -> Sql<Oid> {
     let create = || {
         let name = store_name(name, "name")?;
@@ -37,7 +40,12 @@ fn create_store(
         let retention = window::choose(chosen, horizon, factor, gucs::default_retention());
         window::cover(retention, horizon)
             .map_err(|horizon| Refusal::RetentionBelowHorizon { retention, horizon })?;
-        let policy = Policy { retention: Some(retention), retry_horizon: horizon, note };
+        let policy = Policy {
+            retention: Some(retention),
+            retry_horizon: horizon,
+            note,
+            forbid: kinds(forbid)?,
+        };
         let settings = settings();
         stores::create(&name, &policy, retention, settings.today(), settings.precreate_days)
     };
@@ -54,12 +62,14 @@ fn alter_store(
     retry_horizon: Option<Interval>,
     retention: Option<Interval>,
     note: Option<&[u8]>,
+    forbid: Option<TextArray<'_>>,
 ) -> Sql<()> {
     let alter = || {
         let policy = Policy {
             retention: length(retention, "retention")?,
             retry_horizon: length(retry_horizon, "retry_horizon")?,
             note,
+            forbid: kinds(forbid)?,
         };
         stores::alter(&store_name(name, "name")?, &policy, session::now, gucs::away_days())
     };
@@ -111,6 +121,21 @@ pub(super) fn store_name(name: Option<&[u8]>, argument: &'static str) -> Result<
         Ok(name) => Ok(name.to_owned()),
         Err(_) => Err(Refusal::NameEncoding),
     }
+}
+
+fn kinds(labels: Option<TextArray<'_>>) -> Result<Option<Kinds>, Refusal> {
+    let Some(labels) = labels else { return Ok(None) };
+    let labels = labels.elements().map_err(|fault| {
+        Refusal::BadForbid(match fault {
+            ArrayFault::Dimensions(n) => format!("The array has {n} dimensions."),
+            ArrayFault::NullElement(position) => format!("Element {position} is NULL."),
+        })
+    })?;
+    let read = |kinds: Kinds, label: &[u8]| {
+        let said = || format!("'{}' is none.", String::from_utf8_lossy(label));
+        kinds.and_labelled(label).ok_or_else(|| Refusal::BadForbid(said()))
+    };
+    labels.into_iter().try_fold(Kinds::NONE, read).map(Some)
 }
 
 fn length(interval: Option<Interval>, name: &'static str) -> Result<Option<i64>, Refusal> {

@@ -11,6 +11,7 @@ use super::filters::{self, Filters};
 use super::pauses::{self, StorePauses};
 use super::{away, schema};
 use crate::domain::day::{DAY, Day, Instant};
+use crate::domain::kind::Kinds;
 use crate::error::Refusal;
 use crate::pg::bounds::{self, Range};
 use crate::pg::layout::Layout;
@@ -82,6 +83,8 @@ pub struct Store {
     read_at: Instant,
     /// Whether it was asked since whether the store was away.
     asked: Cell<bool>,
+    /// Kinds of keys that are not to be claimed.
+    pub forbid: Kinds,
     /// Whether row-level security is in force for anybody.
     pub row_security: bool,
     /// Its leaves, newest first.
@@ -283,6 +286,7 @@ fn load(name: &[u8], away_since: Option<Instant>) -> Result<Option<Rc<Store>>, R
             pauses,
             read_at: now(),
             asked: Cell::new(false),
+            forbid: policy.forbid,
             row_security: privilege::has_row_security(table),
             leaves,
             filters,
@@ -315,6 +319,8 @@ pub struct Policy {
     pub clock_seen: Option<Instant>,
     /// When the retention was raised last, and the shortest it was raised from.
     pub raised: Option<(Instant, i64)>,
+    /// Kinds of keys that are not to be claimed.
+    pub forbid: Kinds,
 }
 
 impl Policy {
@@ -338,6 +344,11 @@ pub fn policy_of(store: Oid) -> Result<Option<Policy>, Refusal> {
                 created_at: row.instant(4),
                 clock_seen: row.instant(6),
                 raised: row.instant(9).zip(row.interval(10).map(length)),
+                // A label of a later version is not known here, and forbids nothing.
+                forbid: row
+                    .texts(11)
+                    .iter()
+                    .fold(Kinds::NONE, |kinds, label| kinds.and_labelled(label).unwrap_or(kinds)),
             });
         }
     });

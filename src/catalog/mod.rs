@@ -4,6 +4,7 @@
 //! invalidation. `stores` and `leaves` are what changes it: fixed statements, run as the owner. `cron` keeps jobs of
 //! pg_cron, run as the caller.
 
+pub mod audit;
 pub mod away;
 pub mod building;
 pub mod cache;

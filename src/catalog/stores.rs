@@ -3,6 +3,7 @@
 use super::{away, building, cache, leaves, schema, sql};
 use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
+use crate::domain::kind::{Kind, Kinds};
 use crate::domain::naming::MAX_NAME_BYTES;
 use crate::domain::window;
 use crate::error::Refusal;
@@ -12,8 +13,13 @@ use pgrx::pg_sys::Oid;
 use std::ffi::CString;
 
 /// The tables that know about stores.
-const KNOWN: [&str; 4] =
-    ["once.leaf_promise", "once.leaf_seal", "once.store_pause", "once.store_policy"];
+const KNOWN: [&str; 5] = [
+    "once.key_audit",
+    "once.leaf_promise",
+    "once.leaf_seal",
+    "once.store_pause",
+    "once.store_policy",
+];
 
 /// What is decided about a store; None leaves it as it is.
 pub struct Policy<'a> {
@@ -23,6 +29,8 @@ pub struct Policy<'a> {
     pub retry_horizon: Option<i64>,
     /// Why, as the bytes of a text value.
     pub note: Option<&'a [u8]>,
+    /// Kinds of keys that are not to be claimed.
+    pub forbid: Option<Kinds>,
 }
 
 /// A name a store may have: 1 to 63 bytes, any characters the database can hold.
@@ -90,16 +98,17 @@ pub fn create(
     {
         let _acting = Acting::as_role(privilege::schema_owner(schema));
         sql::run(
-            "INSERT INTO once.store_policy (store, retention, retry_horizon, note) \
-             VALUES ($1, $2, $3, convert_from($4, getdatabaseencoding())) \
+            "INSERT INTO once.store_policy (store, retention, retry_horizon, note, forbid) \
+             VALUES ($1, $2, $3, convert_from($4, getdatabaseencoding()), coalesce($5, '{}')) \
              ON CONFLICT (store) DO UPDATE SET retention = excluded.retention, \
              retry_horizon = excluded.retry_horizon, note = excluded.note, \
-             created_at = excluded.created_at",
+             created_at = excluded.created_at, forbid = excluded.forbid",
             &[
                 store.into(),
                 sql::interval(retention)?,
                 optional_interval(policy.retry_horizon)?,
                 policy.note.into(),
+                labels(policy.forbid),
             ],
         )?;
     }
@@ -122,6 +131,11 @@ const COMMENTS: [(&str, &str); 7] = [
 
 fn optional_interval(micros: Option<i64>) -> Result<pgrx::datum::DatumWithOid<'static>, Refusal> {
     micros.map_or_else(|| Ok(None::<pgrx::datum::Interval>.into()), sql::interval)
+}
+
+/// Kinds of keys as an array argument of their labels.
+fn labels(kinds: Option<Kinds>) -> pgrx::datum::DatumWithOid<'static> {
+    kinds.map(|kinds| kinds.each().map(Kind::label).collect::<Vec<_>>()).into()
 }
 
 /// The table of a store, whether or not it has a policy.
@@ -184,13 +198,15 @@ pub fn alter(
          raised_at = CASE WHEN $2 > retention THEN $5 ELSE raised_at END, \
          raised_from = CASE WHEN $2 > retention THEN least(raised_from, retention) ELSE raised_from END, \
          retry_horizon = coalesce($3, retry_horizon), \
-         note = coalesce(convert_from($4, getdatabaseencoding()), note) WHERE store = $1",
+         note = coalesce(convert_from($4, getdatabaseencoding()), note), \
+         forbid = coalesce($6, forbid) WHERE store = $1",
         &[
             store.into(),
             optional_interval(policy.retention)?,
             optional_interval(policy.retry_horizon)?,
             policy.note.into(),
             sql::instant(now)?,
+            labels(policy.forbid),
         ],
     )?;
     for leaf in cache::leaves_of(store)? {

@@ -3,6 +3,7 @@
 //! the order of the index. Of equal keys the first in the array is the one that can win.
 
 use super::arbiter::{Arbiter, Wanted};
+use super::lint::lint;
 use super::{Outcome, Settings, Terms};
 use crate::domain::key;
 use crate::error::Refusal;
@@ -18,6 +19,7 @@ pub fn claim_many(
         key::check(bytes, settings.max_key_bytes)?;
     }
     super::check_effect(terms.effect)?;
+    lint(keys, terms, settings)?;
     let mut claimed = vec![false; keys.len()];
     let mut arbiter = Arbiter::new(terms, settings).in_bulk();
     let order = in_order(keys);

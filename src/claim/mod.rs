@@ -2,12 +2,13 @@
 //! succeeds per validity window.
 //!
 //! `arbiter` is the protocol for one key, `batch` the same for many, `import` brings over what another
-//! table says was processed, `lookup` is a look that claims nothing, `window` which leaves can hold a live
+//! table says was processed, `lint` says which keys look wrong, `lookup` is a look that claims nothing, `window` which leaves can hold a live
 //! claim.
 
 pub mod arbiter;
 pub mod batch;
 pub mod import;
+pub mod lint;
 pub mod lookup;
 pub mod window;
 
@@ -86,6 +87,8 @@ pub struct Settings {
     pub use_filters: bool,
     /// The clock: microseconds since 2000-01-01 UTC.
     pub clock: fn() -> Instant,
+    /// What is done about keys that look wrong; None is nothing.
+    pub lint: Option<lint::Level>,
     /// What is counted and logged of the answers.
     pub measured: Wanted,
 }

@@ -2,12 +2,18 @@
 //! tested without a server, and nothing here imports another room.
 
 pub mod age;
+pub mod audit;
 pub mod backoff;
+pub mod canonical;
 pub mod counted;
 pub mod day;
 pub mod filter;
+pub mod joining;
+pub mod json_path;
 pub mod key;
+pub mod kind;
 pub mod names;
 pub mod naming;
 pub mod pause;
 pub mod window;
+pub mod wrong;

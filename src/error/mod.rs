@@ -1,9 +1,13 @@
 //! Every refusal, in one place: its SQLSTATE, what happened, the detail, and what to do about it.
 //! `words` has what each says. Refusals travel as values; [`raise`] turns one into a PostgreSQL error at the outer edge.
 
+mod lint;
+mod parts;
 mod source;
 mod words;
 
+pub use self::lint::KeyLint;
+pub use self::parts::PartsFault;
 pub use self::source::SourceFault;
 use self::words::{State, Words};
 use crate::domain::key::KeyFault;
@@ -86,6 +90,21 @@ pub enum Refusal {
     NotATrigger,
     /// Somebody wants to change a seal.
     SealUpdated,
+    /// A key is certainly wrong, or of a kind that its store forbids.
+    WrongKey {
+        /// The store.
+        store: String,
+        /// Which of an array, counted from 1.
+        element: Option<usize>,
+        /// What is wrong with it.
+        lint: KeyLint,
+    },
+    /// A sample is to be of less than one key, or of more than this many.
+    SampleSize(i32),
+    /// What a store is to forbid cannot be read.
+    BadForbid(String),
+    /// No key can be made of these parts.
+    Parts(PartsFault),
     /// Claims cannot be imported from there.
     Source(SourceFault),
     /// The extension's own tables are not there.
@@ -104,6 +123,12 @@ impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Words { message, detail, .. } = self.words();
         write!(f, "{message}: {detail}")
+    }
+}
+
+impl From<PartsFault> for Refusal {
+    fn from(fault: PartsFault) -> Refusal {
+        Refusal::Parts(fault)
     }
 }
 
@@ -131,6 +156,16 @@ pub fn raise<T>(result: Result<T, Refusal>) -> T {
         Ok(value) => value,
         Err(refusal) => throw(&refusal),
     }
+}
+
+/// Says a refusal as a warning, for what is let pass all the same.
+pub fn warn(refusal: &Refusal) {
+    let words = refusal.words();
+    let code = pgrx::PgSqlErrorCode::ERRCODE_WARNING;
+    let report = ErrorReport::new(code, words.message, "pg_once")
+        .set_detail(words.detail)
+        .set_hint(words.hint);
+    report.report(PgLogLevel::WARNING);
 }
 
 #[cold]

@@ -17,7 +17,7 @@ fn readable(micros: i64) -> String {
 }
 
 /// A string as a SQL literal.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -72,8 +72,10 @@ impl Refusal {
             | Refusal::EffectTooLong(_)
             | Refusal::TtlNotPositive
             | Refusal::TtlTooLong { .. }
+            | Refusal::SampleSize(_)
             | Refusal::NotYet(_) => self.about_arguments(),
             Refusal::BadInterval(_)
+            | Refusal::BadForbid(_)
             | Refusal::RetentionBelowHorizon { .. }
             | Refusal::UnknownStore(_)
             | Refusal::BadStoreName(_)
@@ -94,6 +96,8 @@ impl Refusal {
             | Refusal::AlteredByTrigger(_)
             | Refusal::TooLate { .. }
             | Refusal::Internal(_) => self.about_state(),
+            Refusal::WrongKey { store, element, lint } => lint.words(store, *element),
+            Refusal::Parts(fault) => fault.words(),
             Refusal::Source(fault) => fault.words(),
         }
     }
@@ -136,6 +140,12 @@ impl Refusal {
                 format!("The effect has {len} bytes; at most {MAX_EFFECT_BYTES} are allowed."),
                 "An effect is a short name such as 'invoice'.",
             ),
+            Refusal::SampleSize(most) => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("sample must be between 1 and {most}"),
+                "It is about how many keys are looked at; pages are read whole.",
+                "Leave it out for 10000, which tells a share of 1 % from none.",
+            ),
             Refusal::TtlNotPositive => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,
                 "ttl must be positive",
@@ -170,6 +180,12 @@ impl Refusal {
                 format!("{name} must be positive and finite"),
                 "A month counts as 31 days, so that every length is fixed.",
                 "Give it with a unit, such as '7 days'.",
+            ),
+            Refusal::BadForbid(why) => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "forbid must be a list of kinds of keys",
+                why.clone(),
+                "The kinds are uuidv4, time_based, hash and natural; '{}' forbids none.",
             ),
             Refusal::RetentionBelowHorizon { retention, horizon } => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,

@@ -42,6 +42,8 @@ pub struct Pass<'a> {
     pub lock_timeout: i32,
     /// Whether days that are over get filters.
     pub filters: bool,
+    /// Whether claims are counted.
+    pub counts_claims: bool,
     /// Whether to believe the clock in any case.
     pub force: bool,
     /// The clock.
@@ -69,6 +71,9 @@ impl Pass<'_> {
         }
         for &store in &stores {
             self.seal(store)?;
+        }
+        for &store in &stores {
+            self.audit(store);
         }
         self.forget_filters()?;
         if let Err(failed) = attempt(PATIENCE, log::prune) {

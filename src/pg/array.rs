@@ -1,4 +1,4 @@
-//! A `text[]` argument as exact bytes.
+//! A `text[]` argument, or a column of that type, as exact bytes.
 
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::pg_sys;
@@ -28,6 +28,11 @@ unsafe impl<'fcx> ArgAbi<'fcx> for TextArray<'fcx> {
 }
 
 impl<'fcx> TextArray<'fcx> {
+    /// The value of a column that the caller knows to be of type text[], good while its row is.
+    pub(super) fn of_column(datum: pg_sys::Datum) -> TextArray<'fcx> {
+        TextArray { datum, call: PhantomData }
+    }
+
     /// The elements in order. The lower bound does not matter; an empty array gives an empty list.
     pub fn elements(&self) -> Result<Vec<&'fcx [u8]>, ArrayFault> {
         // SAFETY: the argument is a text[]; detoasting copies where it must, into the call's memory

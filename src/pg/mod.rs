@@ -22,6 +22,7 @@ pub mod executor;
 pub mod failure;
 pub mod index;
 pub mod inval;
+pub mod json;
 pub mod keys;
 pub mod launcher;
 pub mod layout;

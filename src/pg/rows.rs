@@ -29,6 +29,10 @@ pub enum Value<'a> {
     Integer(i64),
     /// An array of bigint.
     Integers(Vec<i64>),
+    /// A double precision.
+    Float(f64),
+    /// An array of text, each of these bytes.
+    Texts(Vec<Vec<u8>>),
     /// An oid, or a value of one of the types that name an object by it.
     Oid(pg_sys::Oid),
     /// A boolean.
@@ -52,6 +56,8 @@ impl Value<'_> {
             Value::Instant(at) => Some(pg_sys::Datum::from(*at)),
             Value::Integer(value) => Some(pg_sys::Datum::from(*value)),
             Value::Integers(values) => Some(array_of(values)),
+            Value::Float(value) => Some(pg_sys::Datum::from(value.to_bits())),
+            Value::Texts(texts) => Some(array_of_texts(texts)),
             Value::Oid(oid) => Some(pg_sys::Datum::from(*oid)),
             Value::Bool(value) => Some(pg_sys::Datum::from(*value)),
             // SAFETY: the caller's promise: the column is of an enum type.
@@ -77,6 +83,18 @@ fn array_of(values: &[i64]) -> pg_sys::Datum {
         let kind = pg_sys::INT8OID;
         let align = pg_sys::TYPALIGN_DOUBLE as std::ffi::c_char;
         pg_sys::Datum::from(pg_sys::construct_array(elements, count, kind, 8, true, align))
+    }
+}
+
+fn array_of_texts(texts: &[Vec<u8>]) -> pg_sys::Datum {
+    let texts: Vec<Text> = texts.iter().map(|bytes| Text::new(bytes)).collect();
+    let mut elements: Vec<pg_sys::Datum> = texts.iter().map(Text::datum).collect();
+    // SAFETY: elements of type text, which has a length of its own and is aligned to four bytes; they are copied.
+    unsafe {
+        let (elements, count) = (elements.as_mut_ptr(), elements.len() as i32);
+        let align = pg_sys::TYPALIGN_INT as std::ffi::c_char;
+        let array = pg_sys::construct_array(elements, count, pg_sys::TEXTOID, -1, false, align);
+        pg_sys::Datum::from(array)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Reading a small table of ours row by row, past privileges and snapshots of the caller: what the
 //! catalog of stores says must be the newest committed state whatever the isolation level.
 
+use super::array::TextArray;
 use super::relation::{Access, Relation};
 use pgrx::pg_sys;
 
-/// The fixed-size columns of one row.
+/// The columns of one row.
 pub struct Row<'a> {
     values: &'a [pg_sys::Datum],
     nulls: &'a [bool],
@@ -43,6 +44,13 @@ impl Row<'_> {
             let interval = v.cast_mut_ptr::<pg_sys::Interval>();
             ((*interval).month, (*interval).day, (*interval).time)
         })
+    }
+
+    /// The elements of a column of type text[] without dimensions to speak of; none where one is NULL.
+    pub fn texts(&self, column: usize) -> Vec<Vec<u8>> {
+        let Some(datum) = self.value(column) else { return Vec::new() };
+        let elements = TextArray::of_column(datum).elements().unwrap_or_default();
+        elements.into_iter().map(<[u8]>::to_vec).collect()
     }
 }
 

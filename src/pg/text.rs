@@ -42,6 +42,23 @@ impl Text {
         }
     }
 
+    /// Bytes of the database's encoding as UTF-8; as they are where it is none (SQL_ASCII). Raises
+    /// 22P05 for a character that UTF-8 has no room for, and 22021 for bytes that are no UTF-8 in SQL_ASCII.
+    pub fn in_utf8(bytes: &[u8]) -> Vec<u8> {
+        let text = Text::new(bytes);
+        let utf8 = pg_sys::pg_enc::PG_UTF8 as i32;
+        // SAFETY: the bytes and their number belong together; the answer is the argument, or a string in the
+        // call's memory context that ends in a zero.
+        unsafe {
+            let from = text.bytes().as_ptr().cast::<std::ffi::c_char>().cast_mut();
+            let to = pg_sys::pg_server_to_any(from, text.len as i32, utf8);
+            if std::ptr::eq(to, from) {
+                return bytes.to_vec();
+            }
+            std::ffi::CStr::from_ptr(to).to_bytes().to_vec()
+        }
+    }
+
     /// The value as a datum, good while the value lives and is not set anew.
     pub(super) fn datum(&self) -> pg_sys::Datum {
         pg_sys::Datum::from(self.words.as_ptr())

@@ -80,6 +80,7 @@ pub fn run() {
             away_days: gucs::away_days(),
             lock_timeout: gucs::maintenance_lock_timeout(),
             filters: gucs::filters(),
+            counts_claims: gucs::track_claims(),
             force: false,
             clock: session::now,
             commit: &commit,

@@ -89,7 +89,12 @@ fn public_result_types_are_what_the_documentation_says() {
     assert_eq!(
         signatures,
         [
-            "once.alter_store(text,interval,interval,text) -> void".to_owned(),
+            "once.alter_store(text,interval,interval,text,text[]) -> void".to_owned(),
+            "once.audit_keys(text,integer) -> TABLE(effect text, sampled bigint, uuidv4_share double precision, \
+             time_based_share double precision, hash_share double precision, natural_share double precision, \
+             shortest bigint, median bigint, longest bigint, claimed bigint, duplicates bigint, \
+             counted_since timestamp with time zone, findings text[])"
+                .to_owned(),
             "once.claim(text,interval,text,text,text,timestamp with time zone,boolean) -> record"
                 .to_owned(),
             "once.claim_many(text[],interval,text,text) -> TABLE(key text, claimed boolean)"
@@ -100,16 +105,19 @@ fn public_result_types_are_what_the_documentation_says() {
                 .to_owned(),
             "once.claim_once(uuid,interval,text,text,timestamp with time zone) -> boolean"
                 .to_owned(),
-            "once.create_store(text,interval,interval,text) -> regclass".to_owned(),
+            "once.create_store(text,interval,interval,text,text[]) -> regclass".to_owned(),
             "once.drop_store(text) -> void".to_owned(),
             "once.filter_probe(text,text,text) -> TABLE(leaf regclass, filter regclass)".to_owned(),
             "once.hold(text,text,timestamp with time zone) -> void".to_owned(),
             "once.keep_seal() -> trigger".to_owned(),
             "once.kept_until(regclass) -> TABLE(leaf regclass, kept_until timestamp with time zone)"
                 .to_owned(),
+            "once.key_from_json(jsonb,text[]) -> text".to_owned(),
+            "once.key_uuid(text,text) -> uuid".to_owned(),
             "once.leaf_day(regclass) -> date".to_owned(),
             "once.leaf_expiries(regclass) -> record".to_owned(),
             format!("once.lookup(text,text,text) -> {record}"),
+            "once.natural_key(text[]) -> text".to_owned(),
             "once.schedule(text,text) -> bigint".to_owned(),
             "once.sealed_leaves(regclass) -> TABLE(leaf regclass, filter regclass)".to_owned(),
             "once.stat_available() -> boolean".to_owned(),

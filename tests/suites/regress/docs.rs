@@ -87,6 +87,11 @@ fn what_the_operations_page_shows_works() {
 }
 
 #[test]
+fn what_the_page_on_keys_shows_works() {
+    check("docs/keys.md");
+}
+
+#[test]
 fn what_the_page_on_settings_shows_works() {
     check("docs/settings.md");
 }

@@ -3,6 +3,7 @@
 
 mod advice;
 mod ages;
+mod audit;
 mod counts;
 mod monitoring;
 mod restart;

@@ -83,6 +83,7 @@ fn stores_and_leaves_are_no_members_of_the_extension() {
             "filter_day",
             "filters",
             "health",
+            "key_audit",
             "leaf_promise",
             "leaf_seal",
             "maintenance_log",

@@ -18,7 +18,7 @@ fn fill(cluster: &Cluster, db: &Database<'_>, owner: &str) {
     cluster.clock().set(now.days(-2));
     db.session().run(&format!("GRANT USAGE, CREATE ON SCHEMA once TO {owner}"));
     db.session_of(owner).run(
-        "SELECT once.create_store('Or\"ders', '1 day', '5 days', 'orders''s note');
+        "SELECT once.create_store('Or\"ders', '1 day', '5 days', 'orders''s note', forbid => '{uuidv4,hash}');
          ALTER TABLE once.\"Or\"\"ders\" ADD COLUMN tenant text DEFAULT 'x'",
     );
     for (days, key) in (0..).zip(KEYS) {
@@ -42,7 +42,7 @@ fn fill(cluster: &Cluster, db: &Database<'_>, owner: &str) {
 fn portrait(s: &mut Session) -> Vec<String> {
     s.run("SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'");
     let mut lines: Vec<String> = s.column(
-        "SELECT concat_ws(' | ', store, owner, retention, retry_horizon, note, days, first_day, last_day, created_at)
+        "SELECT concat_ws(' | ', store, owner, retention, retry_horizon, note, days, first_day, last_day, created_at, forbid)
            FROM once.stores ORDER BY 1",
     );
     lines.extend(s.column::<String>(

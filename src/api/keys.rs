@@ -1,0 +1,86 @@
+//! `natural_key`, `key_from_json`, `key_uuid`: making keys. Pure functions of their arguments, which read nothing.
+//!
+//! Errors: 22004 for a NULL argument, part or path, and for a field that is null; 22023 for no parts, nothing but
+//! empty parts, a path that cannot be read and a value nested too deep; 2203A for a field that is missing; 2202E for an array of
+//! several dimensions.
+
+use super::given;
+use crate::domain::canonical::{canonical, is_blank, is_null};
+use crate::domain::joining::{self, JoinFault};
+use crate::domain::json_path;
+use crate::domain::key::KeyFault;
+use crate::error::{PartsFault, Refusal, raise};
+use crate::pg::array::{ArrayFault, TextArray};
+use crate::pg::failure::{Sql, sql};
+use crate::pg::json::Jsonb;
+use crate::pg::text::Text;
+use pgrx::datum::Uuid;
+use pgrx::pg_extern;
+
+/// The namespace of [`key_uuid`]: the UUIDv5 of `pg_once` in the namespace for names of hosts. Part of the interface:
+/// whoever makes the same uuids elsewhere has it written down.
+const NAMESPACE: uuid::Uuid = uuid::uuid!("7778a313-3934-52bb-9f5d-71f21bc2f442");
+
+/// One key of all parts.
+#[pg_extern(sql = false)]
+fn natural_key(parts: Option<TextArray<'_>>) -> Sql<Vec<u8>> {
+    let key = || {
+        let parts = elements(parts, "parts", "part")?;
+        joining::join(&parts).map_err(|fault| PartsFault::Join(fault).into())
+    };
+    sql(|| raise(key()))
+}
+
+/// The natural key of fields of a payload, each canonical.
+#[pg_extern(sql = false)]
+fn key_from_json(payload: Option<Jsonb<'_>>, paths: Option<TextArray<'_>>) -> Sql<Vec<u8>> {
+    let key = || {
+        let payload = given(payload, "payload")?.unpacked();
+        let paths = elements(paths, "paths", "path")?;
+        let parts: Vec<Vec<u8>> =
+            paths.into_iter().map(|path| field(&payload, path)).collect::<Result<_, _>>()?;
+        if !parts.is_empty() && parts.iter().all(|part| is_blank(part)) {
+            return Err(PartsFault::Join(JoinFault::Blank).into());
+        }
+        joining::join(&parts).map_err(|fault| PartsFault::Join(fault).into())
+    };
+    sql(|| raise(key()))
+}
+
+fn field(payload: &Jsonb<'_>, path: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let name = || String::from_utf8_lossy(path).into_owned();
+    let steps = json_path::steps(path).map_err(|fault| PartsFault::Path(name(), fault))?;
+    let json = payload.text_at(&steps).ok_or_else(|| PartsFault::Missing(name()))?;
+    if is_null(&json) {
+        return Err(PartsFault::NullField(name()).into());
+    }
+    Ok(canonical(&json).map_err(|fault| PartsFault::Value(name(), fault))?)
+}
+
+/// The uuid of an effect and a key.
+#[pg_extern(sql = false)]
+fn key_uuid(effect: Option<&[u8]>, key: Option<&[u8]>) -> Sql<Uuid> {
+    let made = || {
+        let (effect, key) = (given(effect, "effect")?, given(key, "key")?);
+        if key.is_empty() {
+            return Err(Refusal::Key(KeyFault::Empty));
+        }
+        let name = Text::in_utf8(&joining::scoped(effect, key));
+        Ok(Uuid::from_bytes(uuid::Uuid::new_v5(&NAMESPACE, &name).into_bytes()))
+    };
+    sql(|| raise(made()))
+}
+
+fn elements<'a>(
+    array: Option<TextArray<'a>>,
+    name: &'static str,
+    what: &'static str,
+) -> Result<Vec<&'a [u8]>, Refusal> {
+    given(array, name)?.elements().map_err(|fault| {
+        match fault {
+            ArrayFault::Dimensions(n) => PartsFault::Dimensions(n),
+            ArrayFault::NullElement(position) => PartsFault::Null { what, position },
+        }
+        .into()
+    })
+}
