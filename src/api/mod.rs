@@ -5,6 +5,7 @@
 //! Text arguments arrive as bytes: keys are exact bytes in every database encoding.
 
 mod claims;
+mod double_tap;
 mod filters;
 mod holds;
 mod import;

@@ -2,9 +2,11 @@
 //! `words` has what each says. Refusals travel as values; [`raise`] turns one into a PostgreSQL error at the outer edge.
 
 mod source;
+mod tap;
 mod words;
 
 pub use self::source::SourceFault;
+pub use self::tap::TapFault;
 use self::words::{State, Words};
 use crate::domain::key::KeyFault;
 use pgrx::PgLogLevel;
@@ -86,6 +88,8 @@ pub enum Refusal {
     NotATrigger,
     /// Claims cannot be imported from there.
     Source(SourceFault),
+    /// There is no verdict on a pipeline.
+    Tap(TapFault),
     /// The extension's own tables are not there.
     NotInstalled,
     /// pg_cron is not in this database.
@@ -108,6 +112,12 @@ impl std::fmt::Display for Refusal {
 impl From<SourceFault> for Refusal {
     fn from(fault: SourceFault) -> Refusal {
         Refusal::Source(fault)
+    }
+}
+
+impl From<TapFault> for Refusal {
+    fn from(fault: TapFault) -> Refusal {
+        Refusal::Tap(fault)
     }
 }
 

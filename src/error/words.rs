@@ -27,7 +27,7 @@ fn identifier(name: &str) -> String {
 }
 
 /// The current role as a quoted identifier, for a statement that whoever may run it can paste.
-fn role() -> String {
+pub(super) fn role() -> String {
     identifier(&session::role_name())
 }
 
@@ -94,6 +94,7 @@ impl Refusal {
             | Refusal::TooLate { .. }
             | Refusal::Internal(_) => self.about_state(),
             Refusal::Source(fault) => fault.words(),
+            Refusal::Tap(fault) => fault.words(),
         }
     }
 
