@@ -1,9 +1,9 @@
 //! Two states of a table side by side: which rows and columns differ.
 //!
-//! Rule: a state is a relation of the columns `here`, `fresh`, `cid`, `xid`, `mark` and `c0`, `c1`, ..; what PostgreSQL knows to be
+//! Rule: a state is a relation of the columns `here`, `fresh`, `place`, `tid`, `xid` and `c0`, `c1`, ..; what PostgreSQL knows to be
 //! untouched may be left out of both, and is: of a table of a million rows only those that the pass has laid hands on
-//! are looked at. `fresh` says of a row after the pass that it may have been written in it, `cid` and `xid` by which command
-//! of which transaction, and `mark` what transaction has locked it or failed to replace it.
+//! are looked at. `fresh` says of a row after the pass that it may have been written in it, `xid` by which transaction; `place`
+//! and `tid` are where it is.
 
 use super::tables::Table;
 use super::{Difference, Kind, literal};
@@ -12,7 +12,8 @@ use crate::pg::past::{self, Past};
 use crate::pg::statement::{Connection, Row};
 
 /// What a state is where all of it is compared.
-const ALL: &str = "SELECT true AS here, true AS fresh, NULL::bigint AS cid, NULL::bigint AS xid, NULL::bigint AS mark";
+const ALL: &str =
+    "SELECT true AS here, true AS fresh, NULL::oid AS place, NULL::tid AS tid, NULL::bigint AS xid";
 
 /// The state of a table as it is now, all of it.
 pub fn whole(table: &Table) -> Vec<u8> {
@@ -39,7 +40,7 @@ pub fn since<E: From<Refusal>>(
     let new = [
         format!(
             "SELECT true AS here, age(t.xmin) <= age('{mark}'::xid) AS fresh, \
-                    t.cmin::text::bigint AS cid, t.xmin::text::bigint AS xid, t.xmax::text::bigint AS mark"
+                    t.tableoid AS place, t.ctid AS tid, t.xmin::text::bigint AS xid"
         )
         .as_bytes(),
         &table.select_list(),
@@ -96,12 +97,9 @@ fn read<E: From<Refusal>>(
             Some(1) => Kind::Deleted,
             _ => Kind::Changed,
         };
-        let xid = |column| row.integer(column).and_then(|xid| u32::try_from(xid).ok());
-        // A part of the transaction that was rolled back after it had replaced the row has left its own
-        // number where the command's was; one that only locked it has not.
-        let ours = xid(6).is_some_and(past::is_own)
-            && xid(7).is_some_and(|mark| mark == 0 || past::is_own(mark));
-        let command = if ours { xid(5) } else { None };
+        let xid = row.integer(7).and_then(|xid| u32::try_from(xid).ok());
+        let ours = xid.is_some_and(past::is_own);
+        let command = if ours { past::command_of(row.oid(5), row.place(6)) } else { None };
         let difference = Difference {
             pass: None,
             relation: table.oid,
@@ -162,7 +160,7 @@ fn by_key(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
     };
     [
         format!(
-            "SELECT d.kind, coalesce({}, {}), d.name, d.was, d.became, a.cid, a.xid, a.mark FROM ",
+            "SELECT d.kind, coalesce({}, {}), d.name, d.was, d.became, a.place, a.tid, a.xid FROM ",
             if_here("a", &table.key),
             if_here("b", &table.key)
         )
@@ -203,18 +201,18 @@ fn by_rows(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
     let (print, list) = (printed("s", &every), compared.join(", "));
     let part = |sign: i32| {
         format!(
-            "SELECT {sign} AS sign, {print} AS print, s.fresh, s.cid, s.xid, s.mark, {list} FROM "
+            "SELECT {sign} AS sign, {print} AS print, s.fresh, s.place, s.tid, s.xid, {list} FROM "
         )
     };
     [
         b"SELECT CASE WHEN g.n > 0 THEN 0 ELSE 1 END::bigint, NULL::text, NULL::text, \
             CASE WHEN g.n < 0 THEN g.print END, CASE WHEN g.n > 0 THEN g.print END, \
-            CASE WHEN g.n = 1 AND g.written = 1 THEN g.cid END, g.xid, g.mark \
+            CASE WHEN g.n = 1 AND g.written = 1 THEN g.place END, g.tid, g.xid \
           FROM (SELECT sum(u.sign) AS n, min(u.print) AS print, \
                        count(*) FILTER (WHERE u.sign > 0 AND u.fresh) AS written, \
-                       max(u.cid) FILTER (WHERE u.sign > 0 AND u.fresh) AS cid, \
+                       max(u.place) FILTER (WHERE u.sign > 0 AND u.fresh) AS place, \
                        max(u.xid) FILTER (WHERE u.sign > 0 AND u.fresh) AS xid, \
-                       max(u.mark) FILTER (WHERE u.sign > 0 AND u.fresh) AS mark FROM ("
+                       max(u.tid) FILTER (WHERE u.sign > 0 AND u.fresh) AS tid FROM ("
             .as_slice(),
         part(-1).as_bytes(),
         before,

@@ -77,7 +77,7 @@ impl<'c> Messages<'c> {
 impl Handler {
     fn find(connection: &Connection, oid: Oid) -> Result<Handler, Refusal> {
         let sql = format!(
-            "SELECT format('%I.%I', n.nspname, p.proname), p.prokind = 'p', t.oid, format('%I.%I', m.nspname, t.typname), \
+            "SELECT format('%I.%I', n.nspname, p.proname), p.prokind = 'p', t.oid, CASE WHEN t.oid <> 0 THEN format('%I.%I', m.nspname, t.typname) END, \
                     p.prokind NOT IN ('f', 'p') OR p.provariadic <> 0 OR p.pronargs - p.pronargdefaults > 1 OR p.pronargs = 0 \
                     OR (p.prokind = 'p' AND 'o' = ANY (p.proargmodes)), \
                     t.oid <> 'jsonb'::regtype AND t.typtype <> 'c' \

@@ -1,7 +1,7 @@
 //! One pass: every message handed to the handler, as if each came in a transaction of its own.
 //!
-//! Rule: what a transaction would have of its own, a message has: the time that now() shows, settings made with SET
-//! LOCAL, constraints deferred to its end. What it cannot have is another transaction id.
+//! Rule: what a transaction would have of its own, a message has: the time that now() shows, settings, constraints
+//! deferred to its end. What it cannot have is another transaction id.
 
 use super::messages::Messages;
 use crate::error::{Refusal, TapFault};
@@ -118,12 +118,12 @@ impl Pass<'_> {
                 key.extend_from_slice(row.bytes(1).unwrap_or(b"NULL"));
             }
             let first = past::command();
-            let message = Settings::of_a_transaction();
+            let message = Settings::set(&[]);
             messages.call.call(Some((row, 2)));
             for statement in self.ending {
                 statement.call(None);
             }
-            message.commit();
+            drop(message);
             let next = past::command();
             let marks = &mut *marks.borrow_mut();
             if next != first && marks.starts.len() < MOST_MARKS {

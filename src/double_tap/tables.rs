@@ -125,7 +125,8 @@ pub fn watched(watch: &[Oid], ignore: &[&[u8]]) -> Result<Vec<Table>, Refusal> {
     for table in &mut tables {
         read_columns(&connection, table, &names)?;
         // Raises where it may not be read, or where row-level security would hide rows.
-        let probe = [b"SELECT 1", &table.select_list()[..], b" FROM ", &table.from(), b" LIMIT 0"];
+        let probe =
+            [b"SELECT t.xmin", &table.select_list()[..], b" FROM ", &table.from(), b" LIMIT 0"];
         connection.run(&probe.concat());
     }
     Ok(tables)

@@ -42,19 +42,6 @@ impl Settings {
         }
         Settings(nest)
     }
-
-    /// A scope as a transaction is one: what is SET in it stays when it is [committed](Self::commit), what is SET LOCAL
-    /// does not.
-    pub fn of_a_transaction() -> Settings {
-        Settings::set(&[])
-    }
-
-    /// Ends such a scope.
-    pub fn commit(self) {
-        // SAFETY: opened once, closed here and not when dropped.
-        unsafe { pg_sys::AtEOXact_GUC(true, self.0) };
-        std::mem::forget(self);
-    }
 }
 
 impl Drop for Settings {

@@ -89,6 +89,15 @@ impl Row<'_> {
         self.value(column).is_some_and(|datum| datum.value() & 1 == 1)
     }
 
+    /// A column of type tid: page, and place on it.
+    pub fn place(&self, column: usize) -> Option<(u32, u16)> {
+        // SAFETY: the caller names a column of type tid, which is passed by reference.
+        self.value(column).map(|datum| unsafe {
+            let tid = &*datum.cast_mut_ptr::<pg_sys::ItemPointerData>();
+            (u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
+        })
+    }
+
     /// A column of type oid.
     pub fn oid(&self, column: usize) -> Oid {
         self.value(column).map_or(pg_sys::InvalidOid, |datum| Oid::from(datum.value() as u32))

@@ -31,7 +31,9 @@ fn a_time_taken_at_processing_is_found() {
     handler(&mut s, &format!("{UPSERT} seen = current_date"));
     assert_eq!(tapped(&mut s, "orders", ", later => '25 hours'").len(), 4);
     // now() is again what it was.
-    assert!(s.get::<bool>("SELECT now() = statement_timestamp() AND now() BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp()"));
+    assert!(s.get::<bool>(
+        "SELECT now() BETWEEN clock_timestamp() - interval '5 s' AND clock_timestamp()"
+    ));
     s.run("BEGIN");
     let before: String = s.get("SELECT now()::text");
     tapped(&mut s, "orders", "");

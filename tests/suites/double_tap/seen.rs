@@ -32,7 +32,7 @@ fn a_partitioned_table_is_one_table_and_a_row_that_moves_is_a_row_that_changed()
     assert!(tapped(&mut s, "moves", ", ignore => '{moves.day}'").is_empty());
     assert_eq!(
         tapped(&mut s, "moves", ""),
-        ["2 moves - deleted - (1,19) - - -", "2 moves - inserted - - (1,5) 1 order-1"]
+        ["2 moves - inserted - - (1,5) 1 order-1", "2 moves - deleted - (1,19) - - -"]
     );
 }
 
@@ -79,7 +79,7 @@ fn a_table_without_a_key_is_a_multiset() {
     );
     assert_eq!(
         tapped(&mut s, "bag", ""),
-        ["2 bag - deleted - (1,1.00) - - -", "2 bag - inserted - - (,) 4 order-4"]
+        ["2 bag - inserted - - (,) 4 order-4", "2 bag - deleted - (1,1.00) - - -"]
     );
     // A key of which a part is ignored is none.
     s.run("CREATE TABLE keyed (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), key text)");
@@ -153,12 +153,12 @@ fn what_is_no_table_or_cannot_be_compared_is_an_error() {
     handler(&mut s, "INSERT INTO mine VALUES (m.id)");
     assert_eq!(tapped(&mut s, "mine", "").len(), 4);
     // Rows that are replaced as a whole leave nothing to compare with.
-    for (statement, works_in_pass_one) in
-        [("TRUNCATE audit", true), ("ALTER TABLE audit ALTER what TYPE varchar", false)]
+    for statement in
+        ["TRUNCATE audit", "ALTER TABLE audit ADD more int; ALTER TABLE audit DROP more"]
     {
         handler(&mut s, statement);
         let failure = refused(&mut s, &call("audit", ""));
-        assert_eq!(failure.code, "55000", "{works_in_pass_one} {failure}");
+        assert_eq!(failure.code, "55000", "{statement} {failure}");
     }
     s.run("CREATE TABLE p (a int) PARTITION BY LIST (a); CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1); INSERT INTO p VALUES (1);
            CREATE TABLE p2 (a int); INSERT INTO p2 VALUES (2); CREATE TABLE turn (n int); INSERT INTO turn VALUES (0)");

@@ -10,7 +10,7 @@ const VALUES: [(&str, &str, &str, &str); 33] = [
     ("numeric", "'NaN'", "'NaN'::numeric", "'Infinity'"),
     ("float8", "0.0", "'-0.0'", "'1e-300'"),
     ("float8", "'NaN'", "'NaN'::float8", "0"),
-    ("float8", "0.1 + 0.2", "0.30000000000000004", "0.3"),
+    ("float8", "0.1::float8 + 0.2::float8", "0.30000000000000004", "0.3"),
     ("float4", "'-0'", "'0'", "1"),
     (
         "jsonb",
@@ -64,7 +64,14 @@ fn a_value_is_unchanged_exactly_if_it_is_the_same_value_with_and_without_a_key()
     s.run("CREATE TABLE message (id int, key text, amount numeric); INSERT INTO message VALUES (1, 'k', 1);
            CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE TYPE pair AS (n numeric, t text);
            CREATE DOMAIN amount AS numeric CHECK (value > 0); CREATE TABLE round (n int); INSERT INTO round VALUES (0)");
+    let xml = s.try_run("SELECT '<a/>'::xml");
     for (kind, one, same, other) in VALUES {
+        if let ("xml", Err(failure)) = (kind, &xml) {
+            // Debian's servers have it.
+            println!("this server has no xml: {failure}");
+            assert_eq!(failure.code, "0A000");
+            continue;
+        }
         for key in ["PRIMARY KEY", ""] {
             s.run(&format!("DROP TABLE IF EXISTS t; CREATE TABLE t (id int {key}, v {kind}); INSERT INTO t VALUES (1, {one})"));
             // Pass one writes `one`, pass two the other.
@@ -87,13 +94,15 @@ fn a_value_is_unchanged_exactly_if_it_is_the_same_value_with_and_without_a_key()
 fn a_value_whose_types_equality_overlooks_case_is_compared_by_its_characters() {
     let db = database();
     let mut s = db.session();
-    if s.get::<i64>("SELECT count(*) FROM pg_collation WHERE collprovider = 'i'") == 0 {
-        println!("this server has no ICU: no collation overlooks case");
+    s.run("CREATE TABLE message (id int, key text, amount numeric); INSERT INTO message VALUES (1, 'k', 1)");
+    let made = s.try_run("CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)");
+    if let Err(failure) = made {
+        // Debian's servers have it.
+        println!("this server has no collation that overlooks case: {failure}");
+        assert_eq!(failure.code, "0A000");
         return;
     }
-    s.run("CREATE TABLE message (id int, key text, amount numeric); INSERT INTO message VALUES (1, 'k', 1);
-           CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-           CREATE TABLE t (id text COLLATE nocase PRIMARY KEY, v text COLLATE nocase, a text[] COLLATE nocase);
+    s.run("CREATE TABLE t (id text COLLATE nocase PRIMARY KEY, v text COLLATE nocase, a text[] COLLATE nocase);
            INSERT INTO t VALUES ('A', 'a', '{a}')");
     handler(
         &mut s,
