@@ -41,7 +41,7 @@ pub const PINNED: &[(&CStr, &CStr)] = &[
     (c"bytea_output", c"hex"),
     (c"xmloption", c"content"),
     (c"lc_monetary", c"C"),
-    (c"work_mem", c"4MB"),
+    (c"work_mem", c"1MB"),
     (c"hash_mem_multiplier", c"1"),
     (c"max_parallel_workers_per_gather", c"0"),
     (c"jit", c"off"),

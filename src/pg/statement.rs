@@ -46,7 +46,7 @@ unsafe extern "C-unwind" {
 }
 
 /// What a pile holds in memory before it goes to disk, in kilobytes.
-const PILE_KILOBYTES: i32 = 1024;
+const PILE_KILOBYTES: i32 = 512;
 /// Rows fetched at a time.
 const BATCH: std::ffi::c_long = 200;
 
