@@ -123,7 +123,7 @@ pub struct Run {
     /// The tables watched.
     pub tables: Vec<Table>,
     /// Other tables that a pass after the first wrote to.
-    pub unwatched: Vec<String>,
+    pub unwatched: Vec<Vec<u8>>,
 }
 
 /// A string as a SQL literal, byte by byte: in a server's encoding no other character has a quotation mark's byte.
@@ -193,8 +193,9 @@ fn tap(order: &Order, take: &mut dyn FnMut(&Difference)) -> Result<Run, Refusal>
         changes.compare(&was, &shape, &moved)?;
         for table in unwatched::more(&counted, unwatched::written(&tables)) {
             if !others.contains(&table) {
+                let name = String::from_utf8_lossy(&table);
                 pgrx::notice!(
-                    "double tap, pass {number}: {table} was written to, but is not watched"
+                    "double tap, pass {number}: {name} was written to, but is not watched"
                 );
                 others.push(table);
             }

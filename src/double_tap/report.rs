@@ -48,7 +48,7 @@ impl Report {
 
     /// The text.
     pub fn text(&self, run: &Run, order: &Order) -> Vec<u8> {
-        let mut text = self.verdict(run, order).into_bytes();
+        let mut text = self.verdict(run, order);
         for ((_, pass, relation, kind, column), entry) in &self.0 {
             let table = run.tables.iter().find(|table| table.oid.to_u32() == *relation);
             let name = bare(&qualified(Oid::from(*relation)).unwrap_or_default());
@@ -81,46 +81,38 @@ impl Report {
         text
     }
 
-    fn verdict(&self, run: &Run, order: &Order) -> String {
-        let changed = |entry: &&Place| !entry.0;
-        let changes: u64 =
-            self.0.iter().filter(|(place, _)| changed(place)).map(|(_, entry)| entry.count).sum();
-        let warnings = self.0.keys().filter(|place| !changed(place)).count();
+    /// What it comes to, in the first lines. Names go as the bytes that they are.
+    fn verdict(&self, run: &Run, order: &Order) -> Vec<u8> {
+        let state = |(place, _): &(&Place, &Entry)| !place.0;
+        let changes: u64 = self.0.iter().filter(state).map(|(_, entry)| entry.count).sum();
+        let warnings = self.0.iter().filter(|place| !state(place)).count() as u64;
         let plural = |n: u64, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
-        let tables: Vec<String> = run.tables.iter().map(Table::shown).collect();
-        let delivered = match order.shuffle {
-            Some(seed) => {
-                format!("delivered again, and twice more in an order shuffled by seed {seed},")
-            }
-            None => "delivered again,".to_owned(),
+        let mut text = if changes == 0 { "READY: " } else { "NOT READY: " }.to_owned();
+        text += &plural(run.messages, "message");
+        text += ", delivered again,";
+        if let Some(seed) = order.shuffle {
+            text += &format!(" and twice more in an order shuffled by seed {seed},");
+        }
+        text += &match changes {
+            0 => " changed nothing.".to_owned(),
+            _ => format!(" made {}.", plural(changes, "difference")),
         };
-        let messages = plural(run.messages, "message");
-        let head = if changes == 0 { "READY" } else { "NOT READY" };
-        let what = if changes == 0 {
-            "changed nothing".to_owned()
-        } else {
-            format!("made {}", plural(changes, "difference"))
-        };
-        let warned = if warnings == 0 {
-            String::new()
-        } else {
-            format!("\nWith {}, below.", plural(warnings as u64, "warning"))
-        };
-        let empty =
-            if run.messages == 0 { "\nThe log is empty, so that this says nothing." } else { "" };
-        let unwatched = if run.unwatched.is_empty() {
-            String::new()
-        } else {
-            format!(
-                "\nAlso written by a message that was handled before, but not watched: {}.",
-                run.unwatched.join(", ")
-            )
-        };
-        let stays = if order.keep { "what was done stays" } else { "everything was rolled back" };
-        format!(
-            "{head}: {messages}, {delivered} {what}.{empty}{warned}\nWatched: {}; {stays}.{unwatched}",
-            tables.join(", ")
-        )
+        if run.messages == 0 {
+            text += "\nThe log is empty, so that this says nothing.";
+        }
+        if warnings > 0 {
+            text += &format!("\nWith {}, below.", plural(warnings, "warning"));
+        }
+        let tables: Vec<&[u8]> = run.tables.iter().map(|table| table.name.as_slice()).collect();
+        let stays =
+            if order.keep { "; what was done stays." } else { "; everything was rolled back." };
+        let mut text = text.into_bytes();
+        text.extend([b"\nWatched: ", &tables.join(&b", "[..])[..], stays.as_bytes()].concat());
+        if !run.unwatched.is_empty() {
+            text.extend(b"\nAlso written by a message that was handled before, but not watched: ");
+            text.extend([&run.unwatched.join(&b", "[..])[..], b"."].concat());
+        }
+        text
     }
 }
 

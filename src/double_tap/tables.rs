@@ -124,6 +124,10 @@ pub fn watched(watch: &[Oid], ignore: &[&[u8]]) -> Result<Vec<Table>, Refusal> {
     known(&connection, &tables, &names)?;
     for table in &mut tables {
         read_columns(&connection, table, &names)?;
+        if table.columns.is_empty() {
+            let why = "has no column that counts";
+            return Err(TapFault::CannotSee { relation: table.shown(), why }.into());
+        }
         // Raises where it may not be read, or where row-level security would hide rows.
         let probe =
             [b"SELECT t.xmin", &table.select_list()[..], b" FROM ", &table.from(), b" LIMIT 0"];

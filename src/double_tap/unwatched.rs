@@ -8,7 +8,7 @@ use crate::pg::statement::{Connection, Row};
 
 /// A table, and how many rows of it the transaction has written.
 pub struct Written {
-    name: String,
+    name: Vec<u8>,
     rows: i64,
 }
 
@@ -30,8 +30,7 @@ pub fn written(tables: &[Table]) -> Vec<Written> {
     let mut found = Vec::new();
     let read: Result<(), std::convert::Infallible> =
         Connection::open().each(sql.as_bytes(), |row: &Row| {
-            let name = String::from_utf8_lossy(&row.owned(0)).into_owned();
-            found.push(Written { name, rows: row.integer(1).unwrap_or(0) });
+            found.push(Written { name: row.owned(0), rows: row.integer(1).unwrap_or(0) });
             Ok(())
         });
     let Ok(()) = read;
@@ -39,7 +38,7 @@ pub fn written(tables: &[Table]) -> Vec<Written> {
 }
 
 /// Those of which more has been written since.
-pub fn more(was: &[Written], is: Vec<Written>) -> Vec<String> {
+pub fn more(was: &[Written], is: Vec<Written>) -> Vec<Vec<u8>> {
     let grew = |now: &Written| was.iter().all(|then| then.name != now.name || then.rows < now.rows);
     is.into_iter().filter(grew).map(|now| now.name).collect()
 }

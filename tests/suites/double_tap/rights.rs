@@ -64,3 +64,28 @@ fn names_are_quoted_and_nothing_is_looked_up_in_the_callers_path() {
                      ARRAY['"sp ace"."it''s a ""table"""."a\b"', '"select"'])"#;
     assert!(lines(&mut s, ignored).is_empty());
 }
+
+#[test]
+fn names_and_values_of_another_encoding_come_out_as_they_are() {
+    let options = "TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'";
+    let db = pg_once_tests::shared::cluster().create(options);
+    let mut s = db.session();
+    s.run("CREATE EXTENSION pg_once");
+    s.run(SHOP);
+    s.run("CREATE TABLE café (größe int PRIMARY KEY, straße text)");
+    s.run("CREATE TABLE übrig (n int)");
+    handler(
+        &mut s,
+        "INSERT INTO café VALUES (m.id, 'é') ON CONFLICT (größe) DO UPDATE SET straße = café.straße || 'ü'; INSERT INTO übrig VALUES (1)",
+    );
+    let found = tapped(&mut s, "café", "");
+    assert_eq!(found[0], "2 \"café\" 1 changed straße é éü 1 order-1");
+    let report: String =
+        s.get(&format!("SELECT {}", call("café", "").replace("double_tap(", "double_tap_report(")));
+    assert!(report.contains("but not watched: public.\"übrig\"."), "{report}");
+    assert!(report.contains("\"public\".\"café\", column \"straße\": 4 rows changed"), "{report}");
+    s.run("SELECT once.snapshot('größe', '{café}', '{straße}'); INSERT INTO café VALUES (9)");
+    assert_eq!(lines(&mut s, "once.compare('größe')"), ["- \"café\" 9 inserted - - 9 - -"]);
+    let failure = refused(&mut s, &call("café", ", ignore => '{nö}'"));
+    assert_eq!(failure.code, "42703");
+}

@@ -139,6 +139,7 @@ fn what_is_no_table_or_cannot_be_compared_is_an_error() {
         assert_eq!(failure.code, "42703", "{failure}");
         assert!(failure.message.contains(ignore), "{failure}");
     }
+    assert_eq!(refused(&mut s, &call("audit", ", ignore => '{what}'")).code, "42809");
     let mut other = db.session();
     other.run("CREATE TEMP TABLE mine (a int)");
     let theirs: String = other.get("SELECT 'mine'::regclass::oid::text");
