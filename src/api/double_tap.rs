@@ -70,7 +70,9 @@ fn later(interval: Interval) -> Result<i64, Refusal> {
 
 /// A row of a function's result.
 fn put(rows: &Rows, difference: &Difference) {
-    let text = |text: Option<&[u8]>| text.map_or(Value::Null, |text| Value::Owned(text.to_vec()));
+    fn text(text: Option<&[u8]>) -> Value<'_> {
+        text.map_or(Value::Null, Value::Bytes)
+    }
     rows.put([
         difference.pass.map_or(Value::Null, |pass| Value::Integer(i64::from(pass))),
         Value::Oid(difference.relation),

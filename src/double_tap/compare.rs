@@ -57,7 +57,7 @@ pub fn since<E: From<Refusal>>(
     let reader = Connection::open();
     reader.lend(c"pg_once_before", &before);
     reader.lend(c"pg_once_after", &after);
-    read(&reader, table, b"pg_once_before", b"pg_once_after", take)
+    read(&reader, table, b"pg_once_before", b"pg_once_after", false, take)
 }
 
 /// Compares two states that are queries.
@@ -68,7 +68,7 @@ pub fn states<E: From<Refusal>>(
     take: impl FnMut(Found) -> Result<(), E>,
 ) -> Result<(), E> {
     let item = |query: &[u8]| [b"(", query, b")"].concat();
-    read(&Connection::open(), table, &item(before), &item(after), take)
+    read(&Connection::open(), table, &item(before), &item(after), true, take)
 }
 
 /// A difference, and the command that made it.
@@ -84,13 +84,19 @@ fn read<E: From<Refusal>>(
     table: &Table,
     before: &[u8],
     after: &[u8],
+    in_order: bool,
     mut take: impl FnMut(Found) -> Result<(), E>,
 ) -> Result<(), E> {
-    let sql = if table.key.is_empty() {
+    let mut sql = if table.key.is_empty() {
         by_rows(table, before, after)
     } else {
         by_key(table, before, after)
     };
+    if in_order {
+        let columns = b") AS d (kind, key, name, was, became, place, tid, xid) \
+            ORDER BY key COLLATE \"C\", kind, name COLLATE \"C\", became COLLATE \"C\", was COLLATE \"C\"";
+        sql = [b"SELECT * FROM (", &sql[..], columns].concat();
+    }
     connection.each(&sql, |row: &Row| {
         let kind = match row.integer(0) {
             Some(0) => Kind::Inserted,
@@ -124,9 +130,9 @@ fn printed(row: &str, places: &[usize]) -> String {
     }
 }
 
-/// A column's value as it is shown: NULL only where it is NULL.
-fn shown(row: &str, n: usize) -> String {
-    format!("CASE WHEN num_nulls({row}.c{n}) = 0 THEN format('%s', {row}.c{n}) END")
+/// A value of a column that differs, as it is shown: NULL only where it is NULL.
+fn shown(row: &str, n: usize, differs: &str) -> String {
+    format!("CASE WHEN {differs} AND num_nulls({row}.c{n}) = 0 THEN format('%s', {row}.c{n}) END")
 }
 
 fn by_key(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
@@ -144,7 +150,8 @@ fn by_key(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
     let columns: Vec<Vec<u8>> = rest
         .iter()
         .map(|&n| {
-            let values = format!(", {}, {}, {})", shown("b", n), shown("a", n), differs(n));
+            let d = differs(n);
+            let values = format!(", {}, {}, {d})", shown("b", n, &d), shown("a", n, &d));
             [b"(", &literal(&table.columns[n].name)[..], values.as_bytes()].concat()
         })
         .collect();
@@ -181,7 +188,7 @@ fn by_key(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
         // What is not fresh was there before, whoever has marked it meanwhile.
         format!(
             ") AS d (kind, name, was, became) WHERE (b.here IS NULL AND a.fresh) OR a.here IS NULL \
-              OR ((b.here AND a.here) AND (false{any})) ORDER BY 2, 1, 3"
+              OR ((b.here AND a.here) AND (false{any}))"
         )
         .as_bytes(),
     ]
@@ -221,7 +228,7 @@ fn by_rows(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
         after,
         format!(
             " s) u GROUP BY {} HAVING sum(u.sign) <> 0) g \
-             CROSS JOIN LATERAL generate_series(1, CASE WHEN g.n < 0 THEN -g.n ELSE least(g.n, g.written) END) ORDER BY 1, 5, 4",
+             CROSS JOIN LATERAL generate_series(1, CASE WHEN g.n < 0 THEN -g.n ELSE least(g.n, g.written) END)",
             keys.join(", ")
         )
         .as_bytes(),

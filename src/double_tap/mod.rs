@@ -165,7 +165,7 @@ fn tap(order: &Order, take: &mut dyn FnMut(&Difference)) -> Result<Run, Refusal>
         ending(&connection)
     };
     let mut found = connection.collect(
-        b"SELECT NULL::int8, NULL::oid, NULL::text, NULL::int8, NULL::text, NULL::text, NULL::text, NULL::int8 LIMIT 0",
+        b"SELECT NULL::int8, NULL::oid, NULL::text, NULL::int8, NULL::text, NULL::text, NULL::text, NULL::int8, NULL::int8 LIMIT 0",
     );
     let now = RefCell::new((MovedClock::new(), i64::MIN));
     let play = |number: i32, later: i64, pile: &Pile| {
@@ -225,8 +225,8 @@ impl Changes<'_, '_> {
         let _pinned = Settings::set(PINNED);
         let is = shapes(self.tables);
         let mut grown = Vec::new();
-        for (table, (was_shape, is_shape)) in self.tables.iter().zip(shape.iter().zip(&is)) {
-            if was_shape != is_shape {
+        for (place, table) in self.tables.iter().enumerate() {
+            if shape.get(place) != is.get(place) {
                 return Err(TapFault::Replaced(table.shown()).into());
             }
             let name = table.shown();
@@ -235,20 +235,24 @@ impl Changes<'_, '_> {
             compare::since(table, was, self.passed.xid, |row| {
                 inserted |= row.difference.kind == Kind::Inserted;
                 let message = row.command.and_then(|command| self.passed.marks.message_of(command));
-                put(self.found, self.number, &Difference { message, ..row.difference });
+                put(self.found, self.number, place, &Difference { message, ..row.difference });
                 Ok::<_, Refusal>(())
             })?;
             if inserted {
                 grown.push(table.oid);
             }
         }
-        sequences::moved(moved, &grown, |difference| put(self.found, self.number, difference));
+        sequences::moved(moved, &grown, |difference| {
+            put(self.found, self.number, usize::MAX, difference)
+        });
         Ok(())
     }
 }
 
-fn put(found: &mut Pile, pass: i32, difference: &Difference) {
-    let text = |text: Option<&[u8]>| text.map_or(Value::Null, |text| Value::Owned(text.to_vec()));
+fn put(found: &mut Pile, pass: i32, place: usize, difference: &Difference) {
+    fn text(text: Option<&[u8]>) -> Value<'_> {
+        text.map_or(Value::Null, Value::Bytes)
+    }
     found.put([
         Value::Integer(i64::from(pass)),
         Value::Oid(difference.relation),
@@ -258,6 +262,7 @@ fn put(found: &mut Pile, pass: i32, difference: &Difference) {
         text(difference.before),
         text(difference.after),
         difference.message.map_or(Value::Null, Value::Integer),
+        Value::Integer(i64::try_from(place).unwrap_or(i64::MAX)),
     ]);
 }
 
@@ -268,10 +273,9 @@ fn hand_over(messages: &Pile, found: &Pile, take: &mut dyn FnMut(&Difference)) {
     connection.lend(c"pg_once_messages", messages);
     connection.lend(c"pg_once_found", found);
     let sql = b"SELECT f.pass, f.relation, f.key, f.kind, f.name, f.was, f.became, f.message, m.key \
-                  FROM pg_once_found AS f (pass, relation, key, kind, name, was, became, message) \
+                  FROM pg_once_found AS f (pass, relation, key, kind, name, was, became, message, place) \
                   LEFT JOIN pg_once_messages AS m (number, key, message) ON m.number = f.message \
-                  LEFT JOIN pg_class c ON c.oid = f.relation LEFT JOIN pg_namespace n ON n.oid = c.relnamespace \
-                 ORDER BY f.pass, f.kind = 3, n.nspname, c.relname, f.message, f.key, f.kind, f.name";
+                 ORDER BY f.pass, f.place, f.message, f.key COLLATE \"C\", f.kind, f.name COLLATE \"C\", f.relation";
     let given: Result<(), std::convert::Infallible> = connection.each(sql, |row: &Row| {
         let kind = row.integer(3).and_then(|kind| usize::try_from(kind).ok());
         take(&Difference {
