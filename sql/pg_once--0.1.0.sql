@@ -747,6 +747,77 @@ SELECT c.relname::text AS store,
 COMMENT ON VIEW once.retention_advice IS
     'one row a store: how late duplicates come against its retention, and what retention that supports; it sees only duplicates that came within their window';
 
+-- ---------------------------------------------------------------------------------------------
+-- Double tap
+-- ---------------------------------------------------------------------------------------------
+
+CREATE FUNCTION once.double_tap(
+    log text, handler regprocedure, watch regclass[], ignore text[] DEFAULT '{}', shuffle boolean DEFAULT false,
+    keep boolean DEFAULT false, seed bigint DEFAULT NULL, later interval DEFAULT '00:01:01.001'
+) RETURNS TABLE (
+    pass integer, relation regclass, primary_key text, kind text, column_name text, before text, after text,
+    message bigint, message_key text
+)   LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'double_tap_wrapper';
+COMMENT ON FUNCTION once.double_tap(text, regprocedure, regclass[], text[], boolean, boolean, bigint, interval) IS
+    'hands the rows of a query, the messages, to a handler twice and compares the watched tables after the first and the second pass: one row a difference, none if the pipeline is ready for duplicates; rolled back unless keep. shuffle => true adds a pass in random order with every message doubled. Runs with the caller''s rights';
+
+CREATE FUNCTION once.double_tap_report(
+    log text, handler regprocedure, watch regclass[], ignore text[] DEFAULT '{}', shuffle boolean DEFAULT false,
+    keep boolean DEFAULT false, seed bigint DEFAULT NULL, later interval DEFAULT '00:01:01.001'
+) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'double_tap_report_wrapper';
+COMMENT ON FUNCTION once.double_tap_report(text, regprocedure, regclass[], text[], boolean, boolean, bigint, interval) IS
+    'the same as one text: the verdict, then per table and column the count, three examples, what usually causes it and the remedy';
+
+CREATE TABLE once.state_snapshot (
+    name       text        NOT NULL,
+    relation   regclass    NOT NULL,
+    kept_in    regclass    NOT NULL,
+    definition text        NOT NULL,
+    ignored    text[]      NOT NULL,
+    made_by    text        NOT NULL,
+    taken_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (name, relation)
+);
+COMMENT ON TABLE once.state_snapshot IS 'one row for each table of a snapshot; written by snapshot and drop_snapshot, not dumped';
+COMMENT ON COLUMN once.state_snapshot.name IS 'what the snapshot is called';
+COMMENT ON COLUMN once.state_snapshot.relation IS 'the table whose state was kept';
+COMMENT ON COLUMN once.state_snapshot.kept_in IS 'the table it was copied to, which belongs to the role that took the snapshot';
+COMMENT ON COLUMN once.state_snapshot.definition IS 'the columns as they were';
+COMMENT ON COLUMN once.state_snapshot.ignored IS 'columns that do not count';
+COMMENT ON COLUMN once.state_snapshot.made_by IS 'the role that took it';
+COMMENT ON COLUMN once.state_snapshot.taken_at IS 'when';
+
+CREATE TABLE once.state_sequence (
+    name     text     NOT NULL,
+    sequence regclass NOT NULL,
+    relation regclass NOT NULL,
+    value    bigint,
+    PRIMARY KEY (name, sequence, relation)
+);
+COMMENT ON TABLE once.state_sequence IS 'where the sequences of a snapshot''s tables stood; not dumped';
+COMMENT ON COLUMN once.state_sequence.name IS 'what the snapshot is called';
+COMMENT ON COLUMN once.state_sequence.sequence IS 'the sequence';
+COMMENT ON COLUMN once.state_sequence.relation IS 'the table whose rows it numbers';
+COMMENT ON COLUMN once.state_sequence.value IS 'the number it gave out last';
+
+CREATE FUNCTION once.snapshot(name text, watch regclass[], ignore text[] DEFAULT '{}') RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'snapshot_wrapper';
+COMMENT ON FUNCTION once.snapshot(text, regclass[], text[]) IS
+    'keeps a copy of the watched tables under a name, to be compared after a consumer outside the database has run; only the role that took it can. Needs CREATE on schema once';
+
+CREATE FUNCTION once.compare(name text) RETURNS TABLE (
+    pass integer, relation regclass, primary_key text, kind text, column_name text, before text, after text,
+    message bigint, message_key text
+)   LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'compare_wrapper';
+COMMENT ON FUNCTION once.compare(text) IS
+    'what is different from the snapshot of that name: one row a difference, as of double_tap, without pass and message';
+
+CREATE FUNCTION once.drop_snapshot(name text) RETURNS void
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'drop_snapshot_wrapper';
+COMMENT ON FUNCTION once.drop_snapshot(text) IS
+    'drops the snapshot of that name and what was copied for it';
+
 -- Nothing here is for PUBLIC: no USAGE on the schema, so none of the functions can be reached, and
 -- each checks the caller's privileges on the store all the same.
 REVOKE ALL ON SCHEMA once FROM PUBLIC;

@@ -4,7 +4,8 @@
 //! or vanish together. The rooms, from the top down; imports run downward only:
 //!
 //! - [`api`], [`worker`]: SQL in and out; the background process.
-//! - [`claim`], [`maintenance`]: who wins a key; which days come and go.
+//! - [`claim`], [`maintenance`], [`double_tap`]: who wins a key; which days come and go; whether a
+//!   pipeline is ready for duplicates.
 //! - [`storage`], [`catalog`]: rows in leaves; which stores and leaves exist.
 //! - [`stats`]: what was answered, counted.
 //! - [`gucs`], [`error`]: settings; refusals.
@@ -14,6 +15,7 @@ mod api;
 mod catalog;
 mod claim;
 mod domain;
+mod double_tap;
 mod error;
 mod gucs;
 mod maintenance;

@@ -6,6 +6,7 @@
 
 mod audit;
 mod claims;
+mod double_tap;
 mod filters;
 mod holds;
 mod import;

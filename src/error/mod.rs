@@ -4,11 +4,13 @@
 mod lint;
 mod parts;
 mod source;
+mod tap;
 mod words;
 
 pub use self::lint::KeyLint;
 pub use self::parts::PartsFault;
 pub use self::source::SourceFault;
+pub use self::tap::TapFault;
 use self::words::{State, Words};
 use crate::domain::key::KeyFault;
 use pgrx::PgLogLevel;
@@ -107,6 +109,8 @@ pub enum Refusal {
     Parts(PartsFault),
     /// Claims cannot be imported from there.
     Source(SourceFault),
+    /// There is no verdict on a pipeline.
+    Tap(TapFault),
     /// The extension's own tables are not there.
     NotInstalled,
     /// pg_cron is not in this database.
@@ -135,6 +139,12 @@ impl From<PartsFault> for Refusal {
 impl From<SourceFault> for Refusal {
     fn from(fault: SourceFault) -> Refusal {
         Refusal::Source(fault)
+    }
+}
+
+impl From<TapFault> for Refusal {
+    fn from(fault: TapFault) -> Refusal {
+        Refusal::Tap(fault)
     }
 }
 

@@ -27,7 +27,7 @@ fn identifier(name: &str) -> String {
 }
 
 /// The current role as a quoted identifier, for a statement that whoever may run it can paste.
-fn role() -> String {
+pub(super) fn role() -> String {
     identifier(&session::role_name())
 }
 
@@ -99,6 +99,7 @@ impl Refusal {
             Refusal::WrongKey { store, element, lint } => lint.words(store, *element),
             Refusal::Parts(fault) => fault.words(),
             Refusal::Source(fault) => fault.words(),
+            Refusal::Tap(fault) => fault.words(),
         }
     }
 

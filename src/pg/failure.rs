@@ -148,3 +148,48 @@ pub(super) fn survived(payload: &(dyn Any + Send)) -> Option<Failed> {
         CaughtError::RustPanic { .. } => None,
     }
 }
+
+/// What an error said, where it came from a [`step`].
+pub struct Report {
+    /// Its SQLSTATE.
+    pub sqlstate: String,
+    /// Its message.
+    pub message: String,
+    /// Its detail and its context, as far as there are any, a line each.
+    pub more: String,
+}
+
+/// Runs work and hands back an error that a step of it ran into, still to be cleaned up after by the abort of the
+/// (sub)transaction. A cancel and the end of the session go on.
+pub fn reported<T>(work: impl FnOnce() -> T) -> Result<T, Report> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        if survived(payload.as_ref()).is_none() {
+            resume_unwind(payload);
+        }
+        let Some(Failure(error)) = payload.downcast_ref::<Failure>() else {
+            resume_unwind(payload)
+        };
+        // SAFETY: the error was copied by `step` into memory of the transaction; its texts are
+        // NUL-terminated or null.
+        unsafe {
+            let text = |text: *mut std::ffi::c_char| {
+                if text.is_null() {
+                    String::new()
+                } else {
+                    CStr::from_ptr(text).to_string_lossy().into_owned()
+                }
+            };
+            let code = (**error).sqlerrcode;
+            // Six bits a character, the first lowest (MAKE_SQLSTATE in utils/elog.h).
+            let sqlstate =
+                (0..5).map(|n| char::from(((code >> (6 * n)) & 0x3F) as u8 + b'0')).collect();
+            let more = [text((**error).detail), text((**error).context)];
+            let more = more
+                .iter()
+                .filter(|part| !part.is_empty())
+                .map(|part| format!("\n{part}"))
+                .collect();
+            Report { sqlstate, message: text((**error).message), more }
+        }
+    })
+}

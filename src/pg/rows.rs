@@ -1,7 +1,7 @@
 //! Rows as results: one composite value, or a set built in one go.
 
 use super::text::Text;
-use pgrx::callconv::{CallCx, RetAbi};
+use pgrx::callconv::{Arg, ArgAbi, CallCx, RetAbi};
 use pgrx::pg_sys;
 use std::ffi::CStr;
 
@@ -149,7 +149,7 @@ unsafe impl<const N: usize> RetAbi for OneRow<'_, N> {
 impl<const N: usize> OneRow<'_, N> {
     /// # Safety
     /// The descriptor has N columns whose types fit the values.
-    unsafe fn fill(
+    pub(super) unsafe fn fill(
         &self,
         descriptor: pg_sys::TupleDesc,
         scratch: &mut [Text; N],
@@ -225,4 +225,44 @@ unsafe impl<const N: usize> RetAbi for RowSet<'_, N> {
     unsafe fn move_into_fcinfo_fcx(self, _fcinfo: pg_sys::FunctionCallInfo) {}
 
     unsafe fn fill_fcinfo_fcx(&self, _fcinfo: pg_sys::FunctionCallInfo) {}
+}
+
+/// The result of a function that gives rows one by one while it runs: stored as they come, beyond work_mem on
+/// disk, and kept even where the work that they tell of is undone. Not a SQL argument, but taken by the function as
+/// if it were one.
+pub struct Rows {
+    store: *mut pg_sys::Tuplestorestate,
+    descriptor: pg_sys::TupleDesc,
+}
+
+impl Rows {
+    /// Adds a row; `N` is the number of columns of the SQL function.
+    pub fn put<const N: usize>(&self, row: [Value<'_>; N]) {
+        let mut scratch: [Text; N] = std::array::from_fn(|_| Text::new(b""));
+        // SAFETY: the SQL declaration fixes the columns; the row is copied.
+        unsafe {
+            let (mut values, mut nulls) = OneRow(row).fill(self.descriptor, &mut scratch);
+            let (values, nulls) = (values.as_mut_ptr(), nulls.as_mut_ptr());
+            pg_sys::tuplestore_putvalues(self.store, self.descriptor, values, nulls);
+        }
+    }
+}
+
+// SAFETY: consumes no SQL argument. InitMaterializedSRF refuses a caller that cannot take a set; store and
+// descriptor live as long as the statement, and the store's file belongs to the resource owner of the call.
+unsafe impl<'fcx> ArgAbi<'fcx> for Rows {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+        // SAFETY: FunctionCallInfo is itself a virtual argument.
+        let fcinfo: pg_sys::FunctionCallInfo = unsafe { arg.unbox_unchecked() };
+        // SAFETY: as above.
+        unsafe {
+            pg_sys::InitMaterializedSRF(fcinfo, 0);
+            let info = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
+            Rows { store: (*info).setResult, descriptor: (*info).setDesc }
+        }
+    }
+
+    fn is_virtual_arg() -> bool {
+        true
+    }
 }

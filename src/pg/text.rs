@@ -64,3 +64,11 @@ impl Text {
         pg_sys::Datum::from(self.words.as_ptr())
     }
 }
+
+/// The beginning of a text, of at most so many bytes, cut between two characters.
+pub fn clip(text: &[u8], most: usize) -> &[u8] {
+    let (len, most) = (text.len().min(i32::MAX as usize) as i32, most as i32);
+    // SAFETY: looks at the bytes given, in the server's encoding, and answers how many of them to take.
+    let taken = unsafe { pg_sys::pg_mbcliplen(text.as_ptr().cast(), len, most) };
+    text.get(..taken as usize).unwrap_or(text)
+}

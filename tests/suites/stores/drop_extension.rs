@@ -91,6 +91,8 @@ fn stores_and_leaves_are_no_members_of_the_extension() {
             "retention_advice",
             "stat_claims",
             "stat_duplicate_ages",
+            "state_sequence",
+            "state_snapshot",
             "store_pause",
             "store_policy",
             "stores"
