@@ -86,6 +86,9 @@ fn public_result_types_are_what_the_documentation_says() {
     let entries = "TABLE(store regclass, effect text, claimed bigint, duplicates bigint, in_progress bigint, \
         too_late bigint, mismatch bigint, waits bigint, waited_us bigint, oldest_us bigint, last_tenth bigint, \
         ages bigint[], stats_reset timestamp with time zone)";
+    let differences = "TABLE(pass integer, relation regclass, primary_key text, kind text, column_name text, \
+        before text, after text, message bigint, message_key text)";
+    let run = "text,regprocedure,regclass[],text[],boolean,boolean,bigint,interval";
     assert_eq!(
         signatures,
         [
@@ -105,7 +108,11 @@ fn public_result_types_are_what_the_documentation_says() {
                 .to_owned(),
             "once.claim_once(uuid,interval,text,text,timestamp with time zone) -> boolean"
                 .to_owned(),
+            format!("once.compare(text) -> {differences}"),
             "once.create_store(text,interval,interval,text,text[]) -> regclass".to_owned(),
+            format!("once.double_tap({run}) -> {differences}"),
+            format!("once.double_tap_report({run}) -> text"),
+            "once.drop_snapshot(text) -> void".to_owned(),
             "once.drop_store(text) -> void".to_owned(),
             "once.filter_probe(text,text,text) -> TABLE(leaf regclass, filter regclass)".to_owned(),
             "once.hold(text,text,timestamp with time zone) -> void".to_owned(),
@@ -120,6 +127,7 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.natural_key(text[]) -> text".to_owned(),
             "once.schedule(text,text) -> bigint".to_owned(),
             "once.sealed_leaves(regclass) -> TABLE(leaf regclass, filter regclass)".to_owned(),
+            "once.snapshot(text,regclass[],text[]) -> void".to_owned(),
             "once.stat_available() -> boolean".to_owned(),
             "once.stat_bounds() -> bigint[]".to_owned(),
             format!("once.stat_entries() -> {entries}"),
