@@ -2,6 +2,7 @@
 //! against the model, and crashes.
 
 mod alone_and_together;
+mod anew;
 mod by_hand;
 mod clock;
 mod collision;
