@@ -4,6 +4,7 @@
 mod alone_and_together;
 mod anew;
 mod by_hand;
+mod churn;
 mod clock;
 mod collision;
 mod crash;
