@@ -284,8 +284,7 @@ pub fn is_still_unwritten(leaf: &Leaf) -> bool {
         return true;
     }
     // Emptied files are emptied after it was told where their rows are now: with that taken in, the file still counts.
-    let empty =
-        leaf.empty.get().is_some_and(|file| file.is_empty()) && leaf.empty.get().is_some();
+    let empty = leaf.empty.get().is_some_and(|file| file.is_empty()) && leaf.empty.get().is_some();
     if empty {
         leaf.saw_unwritten(Some(transaction));
     }
