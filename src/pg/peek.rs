@@ -45,21 +45,43 @@ pub fn window(leaf: &Relation, at: RowId, key: &Text, effect: &Text) -> Option<(
 }
 
 /// # Safety
-/// A row of such a leaf, on a locked page: four columns without NULLs come first, in the order of
-/// [`super::layout::Column`].
+/// A row of such a leaf, on a locked page: its first four columns are those of [`super::layout::Column`], in that order.
 unsafe fn read(row: pg_sys::HeapTupleHeader, key: &Text, effect: &Text) -> Option<(i64, i64)> {
     const KEY: usize = 2 * size_of::<i64>();
-    // SAFETY: the caller's promise; a row's values begin where its header says, aligned for the instants.
+    // SAFETY: the caller's promise, and the row has all four values; they begin where its header says, aligned for the
+    // instants. The effect is looked at behind a key of the length that was asked for.
     unsafe {
+        if !has_all_four(row) {
+            return None;
+        }
         let values = row.cast::<u8>().add((*row).t_hoff as usize);
         let (stored, size) = value(values.add(KEY))?;
+        if stored != key.bytes() {
+            return None;
+        }
         let mut at = KEY + size;
         // A short value follows at once, a long one at the next multiple of four; padding is zero.
         if *values.add(at) == 0 {
             at = at.next_multiple_of(4);
         }
-        let same = stored == key.bytes() && value(values.add(at))?.0 == effect.bytes();
+        let same = value(values.add(at))?.0 == effect.bytes();
         let instants = values.cast::<i64>();
         same.then(|| (*instants, *instants.add(1)))
+    }
+}
+
+/// Whether a row has the values of our first four columns in itself: not one that is older than a column, whose value for
+/// it the catalog has, nor a NULL that a constraint was made to overlook.
+///
+/// # Safety
+/// A row on a locked page.
+unsafe fn has_all_four(row: pg_sys::HeapTupleHeader) -> bool {
+    const NONE_NULL: u8 = 0b1111;
+    // SAFETY: the caller's promise; the bits of NULLs follow the fixed part of the header where a flag says so.
+    unsafe {
+        let count = u32::from((*row).t_infomask2) & pg_sys::HEAP_NATTS_MASK;
+        let has_nulls = u32::from((*row).t_infomask) & pg_sys::HEAP_HASNULL != 0;
+        let bits = row.cast::<u8>().add(std::mem::offset_of!(pg_sys::HeapTupleHeaderData, t_bits));
+        count >= 4 && (!has_nulls || *bits & NONE_NULL == NONE_NULL)
     }
 }

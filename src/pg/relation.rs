@@ -147,13 +147,20 @@ pub struct TableFile(File);
 
 impl TableFile {
     /// As [`Relation::is_empty`], of a table that was open in this session and about which nothing was heard since:
-    /// its relation cache entry then keeps the file open, and where the table is dropped meanwhile, that file has no pages.
+    /// its relation cache entry then keeps the file open. A file that is done with has no pages either, be the table
+    /// dropped or its rows in another file; word of that is out before the pages go, and has been taken in when this
+    /// returns true. So the caller looks afterwards whether it still goes by this file.
     pub fn is_empty(&self) -> bool {
-        // SAFETY: the address is that of a permanent table's file; a file that cannot be read raises.
+        // SAFETY: the address is that of a permanent table's file; a file that cannot be read raises. Messages may be
+        // taken in wherever a lock may be taken. Nothing in the step has a destructor.
         unsafe {
             step(|| {
                 let storage = raw::smgropen(self.0, SHARED);
-                raw::smgrnblocks(storage, pg_sys::ForkNumber::MAIN_FORKNUM) == 0
+                let empty = raw::smgrnblocks(storage, pg_sys::ForkNumber::MAIN_FORKNUM) == 0;
+                if empty {
+                    raw::AcceptInvalidationMessages();
+                }
+                empty
             })
         }
     }

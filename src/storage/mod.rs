@@ -283,7 +283,8 @@ pub fn is_still_unwritten(leaf: &Leaf) -> bool {
     if leaf.is_unwritten(transaction) {
         return true;
     }
-    let empty = leaf.empty.get().is_some_and(|file| file.is_empty());
+    // Emptied files are emptied after it was told where their rows are now: with that taken in, the file still counts.
+    let empty = leaf.empty.get().is_some_and(|file| file.is_empty()) && leaf.empty.get().is_some();
     if empty {
         leaf.saw_unwritten(Some(transaction));
     }

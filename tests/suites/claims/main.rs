@@ -6,6 +6,7 @@ mod drivers;
 mod encodings;
 mod errors;
 mod first;
+mod forms;
 mod json_keys;
 mod key_uuid;
 mod keys;

@@ -2,7 +2,9 @@
 //! against the model, and crashes.
 
 mod alone_and_together;
+mod anew;
 mod by_hand;
+mod churn;
 mod clock;
 mod collision;
 mod crash;
