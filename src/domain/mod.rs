@@ -15,5 +15,6 @@ pub mod kind;
 pub mod names;
 pub mod naming;
 pub mod pause;
+pub mod shown;
 pub mod window;
 pub mod wrong;
