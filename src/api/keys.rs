@@ -79,7 +79,7 @@ fn elements<'a>(
 ) -> Result<Vec<&'a [u8]>, Refusal> {
     given(array, name)?.elements().map_err(|fault| {
         match fault {
-            ArrayFault::Dimensions(n) => PartsFault::Dimensions(n),
+            ArrayFault::Dimensions(n) => PartsFault::Dimensions(name, n),
             ArrayFault::NullElement(position) => PartsFault::Null { what, position },
         }
         .into()
