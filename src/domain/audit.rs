@@ -34,6 +34,8 @@ pub enum Counted {
         claimed: i64,
         /// Duplicates.
         duplicates: i64,
+        /// Answers that another transaction had the key, which is a key that came twice, too.
+        in_progress: i64,
         /// For how long, in microseconds.
         time: Instant,
     },
@@ -144,7 +146,7 @@ impl Tally {
                 ));
             }
         }
-        if let Counted::Since { claimed, duplicates, time } = counted
+        if let Counted::Since { claimed, duplicates, time, .. } = counted
             && duplicates > claimed
             && duplicates >= 1_000
         {
@@ -160,7 +162,8 @@ impl Tally {
             ));
         }
         if n < FEW {
-            findings.push(said(false, format!("a sample of {} says little", counted_keys(n))));
+            findings
+                .push(said(false, format!("a sample of {} says little", counted_keys(n as i64))));
         }
         findings.sort_by_key(|finding| !finding.is_warning);
         findings
@@ -191,7 +194,7 @@ fn nearly_all(kind: Kind, share: f64, n: usize, counted: Counted) -> Finding {
         Counted::Nothing => {
             untold("nothing was counted for this effect since the statistics began")
         }
-        Counted::Since { claimed, duplicates: 0, time } => {
+        Counted::Since { claimed, duplicates: 0, in_progress: 0, time } => {
             let seen =
                 format!("{all} and not one duplicate in {} with {}", span(time), claims(claimed));
             if claimed < MANY_CLAIMS || time < LONG || n < FEW {
@@ -213,15 +216,22 @@ fn nearly_all(kind: Kind, share: f64, n: usize, counted: Counted) -> Finding {
                 ),
             )
         }
-        Counted::Since { claimed, duplicates, time } => said(
-            false,
-            format!(
-                "{all}, and {} for {} in {}: the sender keeps at least some of them when it delivers again",
-                counted_duplicates(duplicates),
-                claims(claimed),
-                span(time)
-            ),
-        ),
+        Counted::Since { claimed, duplicates, in_progress, time } => {
+            let in_flight = match in_progress {
+                0 => String::new(),
+                n => format!(" and {} in flight", counted_keys(n)),
+            };
+            said(
+                false,
+                format!(
+                    "{all}, and {}{in_flight} for {} in {}: the sender keeps at least some of them when it delivers \
+                     again",
+                    counted_duplicates(duplicates),
+                    claims(claimed),
+                    span(time)
+                ),
+            )
+        }
     }
 }
 
@@ -260,8 +270,8 @@ fn counted_duplicates(n: i64) -> String {
     format!("{} {}", number(n), if n == 1 { "duplicate" } else { "duplicates" })
 }
 
-fn counted_keys(n: usize) -> String {
-    counted(n as i64, "key", "keys")
+fn counted_keys(n: i64) -> String {
+    counted(n, "key", "keys")
 }
 
 /// A time in whole days, hours or minutes.
@@ -296,7 +306,7 @@ mod tests {
     }
 
     fn since(claimed: i64, duplicates: i64, days: i64) -> Counted {
-        Counted::Since { claimed, duplicates, time: days * DAY }
+        Counted::Since { claimed, duplicates, in_progress: 0, time: days * DAY }
     }
 
     fn only(tally: &Tally, counted: Counted) -> (bool, String) {
@@ -326,10 +336,15 @@ mod tests {
             (Counted::Nothing, "nothing was counted"),
             (since(9_999, 0, 30), "9,999 claims, which is too little"),
             (
-                Counted::Since { claimed: 50_000, duplicates: 0, time: DAY / 2 },
+                Counted::Since { claimed: 50_000, duplicates: 0, in_progress: 0, time: DAY / 2 },
                 "12 hours with 50,000",
             ),
             (since(50_000, 3, 30), "3 duplicates for 50,000 claims in 30 days: the sender keeps"),
+            // Whoever does not wait is never told duplicate while the first is at work.
+            (
+                Counted::Since { claimed: 50_000, duplicates: 0, in_progress: 2, time: 30 * DAY },
+                "0 duplicates and 2 keys in flight for 50,000 claims in 30 days: the sender keeps",
+            ),
         ] {
             let (is_warning, words) = only(&tally, counted);
             assert!(!is_warning && words.contains(said), "{words}");
