@@ -83,12 +83,12 @@ pub fn look(
 
 fn read(store: Oid, role: Oid, sample: i32) -> Result<BTreeMap<Vec<u8>, Tally>, Refusal> {
     let _acting = Acting::as_role(role);
-    let pages = sql::get::<f64>(
+    let pages = sql::look::<f64>(
         "SELECT sum(pg_relation_size(inhrelid)) / current_setting('block_size')::float8 \
            FROM pg_inherits WHERE inhparent = $1",
         &[store.into()],
     )?;
-    let density = sql::get::<f64>(
+    let density = sql::look::<f64>(
         "SELECT sum(c.reltuples)::float8 / sum(c.relpages) FROM pg_inherits i \
            JOIN pg_class c ON c.oid = i.inhrelid \
           WHERE i.inhparent = $1 AND c.reltuples > 0 AND c.relpages >= $2",
