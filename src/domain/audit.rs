@@ -4,8 +4,10 @@
 //! say whether any came twice. That none did is worth what could have come: few claims, a short time or no counters are no
 //! evidence, and even many claims only bound how rarely one is redelivered.
 
-use super::counted::counted;
 use super::day::{DAY, Instant};
+use super::figures::{
+    claims, duplicates as counted_duplicates, keys as counted_keys, number, percent, span,
+};
 use super::kind::{Kind, Kinds, kinds};
 use super::wrong::{Wrong, wrong};
 
@@ -244,49 +246,9 @@ fn ids(kind: Kind) -> &'static str {
     }
 }
 
-/// Never more than it is: 99.96 % are not 100 %.
-fn percent(share: f64) -> String {
-    if share >= 1.0 {
-        "100 %".to_owned()
-    } else {
-        format!("{:.1} %", (share * 1_000.0).floor() / 10.0)
-    }
-}
-
-/// 2.1 million, 12,345, 678.
-fn number(n: i64) -> String {
-    let large = [(1_000_000_000, "billion"), (1_000_000, "million")];
-    if let Some((unit, name)) = large.into_iter().find(|(unit, _)| n >= *unit) {
-        return format!("{:.1} {name}", (n / (unit / 10)) as f64 / 10.0);
-    }
-    if n >= 1_000 { format!("{},{:03}", n / 1_000, n % 1_000) } else { n.to_string() }
-}
-
-fn claims(n: i64) -> String {
-    format!("{} {}", number(n), if n == 1 { "claim" } else { "claims" })
-}
-
-fn counted_duplicates(n: i64) -> String {
-    format!("{} {}", number(n), if n == 1 { "duplicate" } else { "duplicates" })
-}
-
-fn counted_keys(n: i64) -> String {
-    counted(n, "key", "keys")
-}
-
-/// A time in whole days, hours or minutes.
-fn span(time: Instant) -> String {
-    let hour = DAY / 24;
-    match time {
-        _ if time >= 2 * DAY => counted(time / DAY, "day", "days"),
-        _ if time >= 2 * hour => counted(time / hour, "hour", "hours"),
-        _ => counted(time.max(0) / (hour / 60), "minute", "minutes"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Counted, DAY, Tally, number, percent, span};
+    use super::{Counted, DAY, Tally};
 
     fn of(keys: impl IntoIterator<Item = String>) -> Tally {
         let mut tally = Tally::default();
@@ -392,18 +354,5 @@ mod tests {
         let tally = Tally::default();
         assert_eq!((tally.portrait().sampled, tally.portrait().lengths), (0, None));
         assert!(only(&tally, since(50_000, 0, 9)).1.contains("no key of it"));
-    }
-
-    #[test]
-    fn figures_are_never_more_than_they_are() {
-        assert_eq!(
-            [number(999), number(12_345), number(1_999_999)],
-            ["999", "12,345", "1.9 million"]
-        );
-        assert_eq!([percent(1.0), percent(0.9999), percent(0.955)], ["100 %", "99.9 %", "95.5 %"]);
-        assert_eq!(
-            [span(9 * DAY), span(DAY), span(DAY / 48)],
-            ["9 days", "24 hours", "30 minutes"]
-        );
     }
 }

@@ -7,6 +7,7 @@ pub mod backoff;
 pub mod canonical;
 pub mod counted;
 pub mod day;
+pub mod figures;
 pub mod filter;
 pub mod joining;
 pub mod json_path;
