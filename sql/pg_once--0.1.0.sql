@@ -26,7 +26,8 @@ CREATE TABLE once.store_policy (
     doubt_since   timestamptz,
     raised_at     timestamptz,
     raised_from   interval,
-    forbid        text[]      NOT NULL DEFAULT '{}' CHECK (forbid <@ '{uuidv4,time_based,hash,natural}')
+    forbid        text[]      NOT NULL DEFAULT '{}'
+        CHECK (forbid <@ '{uuidv4,time_based,hash,natural}' AND coalesce(array_ndims(forbid), 1) = 1)
 );
 COMMENT ON TABLE once.store_policy IS 'one row a store: how long it keeps claims and why; written by create_store, alter_store and drop_store';
 COMMENT ON COLUMN once.store_policy.store IS 'the partitioned table that is the store';

@@ -45,7 +45,7 @@ fn audit_keys(store: Option<&[u8]>, sample: Option<i32>) -> Sql<RowSet<'static, 
                 portrait.lengths.map_or(Value::Null, |all| Value::Integer(i64::from(all[place])))
             };
             let (claimed, duplicates, since) = match one.counted {
-                Counted::Since { claimed, duplicates, time } => (
+                Counted::Since { claimed, duplicates, time, .. } => (
                     Value::Integer(claimed),
                     Value::Integer(duplicates),
                     Value::Instant(now - time),

@@ -11,6 +11,7 @@ use super::{given, settings, span};
 use crate::claim::arbiter::{self, Arbiter};
 use crate::claim::lint::lint;
 use crate::claim::{Answer, Outcome, Terms, batch, check, lookup as looking};
+use crate::domain::shown::shown;
 use crate::error::{Refusal, raise};
 use crate::pg::array::{ArrayFault, TextArray};
 use crate::pg::failure::{Sql, sql};
@@ -70,7 +71,7 @@ fn claim_once(
         arbiter::refuse_read_only(c"once.claim_once()");
         let answer = raise(claim_one(key, ttl, effect, store, event_time, true));
         if answer.outcome == Outcome::TooLate {
-            let store = String::from_utf8_lossy(store.unwrap_or_default()).into_owned();
+            let store = shown(store.unwrap_or_default());
             raise::<()>(Err(Refusal::TooLate { store }));
         }
         answer.outcome == Outcome::Claimed

@@ -9,6 +9,7 @@ use crate::domain::canonical::{canonical, is_blank, is_null};
 use crate::domain::joining::{self, JoinFault};
 use crate::domain::json_path;
 use crate::domain::key::KeyFault;
+use crate::domain::shown::shown;
 use crate::error::{PartsFault, Refusal, raise};
 use crate::pg::array::{ArrayFault, TextArray};
 use crate::pg::failure::{Sql, sql};
@@ -48,7 +49,7 @@ fn key_from_json(payload: Option<Jsonb<'_>>, paths: Option<TextArray<'_>>) -> Sq
 }
 
 fn field(payload: &Jsonb<'_>, path: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let name = || String::from_utf8_lossy(path).into_owned();
+    let name = || shown(path);
     let steps = json_path::steps(path).map_err(|fault| PartsFault::Path(name(), fault))?;
     let json = payload.text_at(&steps).ok_or_else(|| PartsFault::Missing(name()))?;
     if is_null(&json) {
@@ -78,7 +79,7 @@ fn elements<'a>(
 ) -> Result<Vec<&'a [u8]>, Refusal> {
     given(array, name)?.elements().map_err(|fault| {
         match fault {
-            ArrayFault::Dimensions(n) => PartsFault::Dimensions(n),
+            ArrayFault::Dimensions(n) => PartsFault::Dimensions(name, n),
             ArrayFault::NullElement(position) => PartsFault::Null { what, position },
         }
         .into()

@@ -10,6 +10,7 @@ use crate::catalog::stores::{self, Policy};
 use crate::claim::arbiter;
 use crate::domain::day::Day;
 use crate::domain::kind::Kinds;
+use crate::domain::shown::shown;
 use crate::domain::window;
 use crate::error::{Refusal, raise};
 use crate::gucs;
@@ -132,7 +133,7 @@ fn kinds(labels: Option<TextArray<'_>>) -> Result<Option<Kinds>, Refusal> {
         })
     })?;
     let read = |kinds: Kinds, label: &[u8]| {
-        let said = || format!("'{}' is none.", String::from_utf8_lossy(label));
+        let said = || format!("'{}' is none.", shown(label));
         kinds.and_labelled(label).ok_or_else(|| Refusal::BadForbid(said()))
     };
     labels.into_iter().try_fold(Kinds::NONE, read).map(Some)

@@ -7,7 +7,7 @@ use super::{schema, sql};
 use crate::domain::audit::{Counted, Finding, Portrait, Tally};
 use crate::domain::day::{DAY, Instant};
 use crate::error::Refusal;
-use crate::pg::privilege::{self, Acting};
+use crate::pg::privilege::{self, Acting, TableRight};
 use crate::stats::{self, layout};
 use pgrx::pg_sys::Oid;
 use pgrx::spi::Spi;
@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 
 /// Rows a page is taken to have where no ANALYZE has counted them.
 const DENSITY: f64 = 70.0;
-/// At least so many pages are read, because neighbours in a page are alike.
+/// At least so many pages are read, because neighbours in a page are alike; and a leaf that had fewer when it was
+/// analysed says nothing of how many rows a page has.
 const FEWEST: f64 = 30.0;
 /// Keys that a pass looks at.
 const SAMPLE: i32 = 10_000;
@@ -53,6 +54,7 @@ pub fn look(
             let counted = Counted::Since {
                 claimed: entry.count(layout::OUTCOMES),
                 duplicates: entry.count(layout::OUTCOMES + 1),
+                in_progress: entry.count(layout::OUTCOMES + 2),
                 time: now.saturating_sub(entry.since),
             };
             Some((entry.effect?, counted))
@@ -81,16 +83,16 @@ pub fn look(
 
 fn read(store: Oid, role: Oid, sample: i32) -> Result<BTreeMap<Vec<u8>, Tally>, Refusal> {
     let _acting = Acting::as_role(role);
-    let pages = sql::get::<f64>(
+    let pages = sql::look::<f64>(
         "SELECT sum(pg_relation_size(inhrelid)) / current_setting('block_size')::float8 \
            FROM pg_inherits WHERE inhparent = $1",
         &[store.into()],
     )?;
-    let density = sql::get::<f64>(
+    let density = sql::look::<f64>(
         "SELECT sum(c.reltuples)::float8 / sum(c.relpages) FROM pg_inherits i \
            JOIN pg_class c ON c.oid = i.inhrelid \
-          WHERE i.inhparent = $1 AND c.reltuples > 0 AND c.relpages > 0",
-        &[store.into()],
+          WHERE i.inhparent = $1 AND c.reltuples > 0 AND c.relpages >= $2",
+        &[store.into(), FEWEST.into()],
     )?;
     let wanted = (f64::from(sample) / density.unwrap_or(DENSITY).max(1.0)).max(FEWEST);
     let percent = (100.0 * wanted / pages.unwrap_or(0.0).max(1.0)).min(100.0);
@@ -123,7 +125,8 @@ pub fn is_due(store: Oid, now: Instant) -> Result<bool, Refusal> {
     Ok(!last.is_some_and(|last| (0..EVERY).contains(&(now - Instant::from(last)))))
 }
 
-/// Looks at a store's keys as its owner; None where it is gone.
+/// Looks at a store's keys as its owner; None where it is gone, or the owner has taken that from themselves: a pass
+/// would say so every minute, and once.audit_keys says it to whoever asks.
 pub fn look_as_owner(
     store: Oid,
     counts: bool,
@@ -132,7 +135,16 @@ pub fn look_as_owner(
     if !privilege::exists(store) {
         return Ok(None);
     }
-    look(store, privilege::table_owner(store), SAMPLE, counts, now).map(Some)
+    let owner = privilege::table_owner(store);
+    if !may_read(store, owner) {
+        return Ok(None);
+    }
+    look(store, owner, SAMPLE, counts, now).map(Some)
+}
+
+fn may_read(store: Oid, role: Oid) -> bool {
+    let _acting = Acting::as_role(role);
+    privilege::may(store, TableRight::Select) && !privilege::row_security_applies(store)
 }
 
 /// Writes down what somebody has to look at, for once.health, in place of what was found before.

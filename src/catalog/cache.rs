@@ -12,6 +12,7 @@ use super::pauses::{self, StorePauses};
 use super::{away, schema};
 use crate::domain::day::{DAY, Day, Instant};
 use crate::domain::kind::Kinds;
+use crate::domain::shown::shown;
 use crate::error::Refusal;
 use crate::pg::bounds::{self, Range};
 use crate::pg::layout::Layout;
@@ -127,7 +128,7 @@ impl Store {
 
     /// The name, for messages.
     pub fn display_name(&self) -> String {
-        String::from_utf8_lossy(&self.name).into_owned()
+        shown(&self.name)
     }
 }
 

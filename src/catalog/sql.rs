@@ -41,6 +41,18 @@ pub fn get<T: FromDatum + IntoDatum>(
     }
 }
 
+/// The same for a query that only reads, by the snapshot of the calling statement: `get` takes a transaction id, which a
+/// standby has none of.
+pub fn look<T: FromDatum + IntoDatum>(
+    query: &str,
+    args: &[DatumWithOid],
+) -> Result<Option<T>, Refusal> {
+    Spi::connect(|client| {
+        let first = client.select(query, Some(1), args)?.next();
+        first.map_or(Ok(None), |row| Ok(row.get::<T>(1)?))
+    })
+}
+
 /// Runs a query that gives a column of strings. They may hold names of somebody's, which are refused where they
 /// are no UTF-8: fetched as strings they would be a panic, and end more than the step at hand.
 pub fn strings(query: &str, args: &[DatumWithOid]) -> Result<Vec<String>, Refusal> {

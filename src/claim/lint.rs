@@ -8,6 +8,7 @@ use super::{Settings, Terms};
 use crate::catalog::cache;
 use crate::domain::day::{DAY, Instant};
 use crate::domain::kind::{Kinds, kinds};
+use crate::domain::shown::shown;
 use crate::domain::wrong::wrong;
 use crate::error::{KeyLint, Refusal, warn};
 use crate::pg::log;
@@ -62,16 +63,15 @@ fn look(level: Level, keys: &[&[u8]], terms: &Terms, settings: &Settings) -> Res
     }) else {
         return Ok(());
     };
-    let store = String::from_utf8_lossy(terms.store).into_owned();
+    let store = shown(terms.store);
     let element = (keys.len() > 1).then_some(place + 1);
     let refusal = Refusal::WrongKey { store, element, lint };
     match level {
         Level::Error => return Err(refusal),
         Level::Warning => warn(&refusal),
-        Level::Log => log::line(&format!(
-            "pg_once: {refusal} (effect \"{}\")",
-            String::from_utf8_lossy(terms.effect)
-        )),
+        Level::Log => {
+            log::line(&format!("pg_once: {refusal} (effect \"{}\")", shown(terms.effect)))
+        }
     }
     SAID.with(|said| said.set(Some(now)));
     Ok(())

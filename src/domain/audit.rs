@@ -4,8 +4,10 @@
 //! say whether any came twice. That none did is worth what could have come: few claims, a short time or no counters are no
 //! evidence, and even many claims only bound how rarely one is redelivered.
 
-use super::counted::counted;
 use super::day::{DAY, Instant};
+use super::figures::{
+    claims, duplicates as counted_duplicates, keys as counted_keys, number, percent, span,
+};
 use super::kind::{Kind, Kinds, kinds};
 use super::wrong::{Wrong, wrong};
 
@@ -34,6 +36,8 @@ pub enum Counted {
         claimed: i64,
         /// Duplicates.
         duplicates: i64,
+        /// Answers that another transaction had the key, which is a key that came twice, too.
+        in_progress: i64,
         /// For how long, in microseconds.
         time: Instant,
     },
@@ -144,7 +148,7 @@ impl Tally {
                 ));
             }
         }
-        if let Counted::Since { claimed, duplicates, time } = counted
+        if let Counted::Since { claimed, duplicates, time, .. } = counted
             && duplicates > claimed
             && duplicates >= 1_000
         {
@@ -160,7 +164,8 @@ impl Tally {
             ));
         }
         if n < FEW {
-            findings.push(said(false, format!("a sample of {} says little", counted_keys(n))));
+            findings
+                .push(said(false, format!("a sample of {} says little", counted_keys(n as i64))));
         }
         findings.sort_by_key(|finding| !finding.is_warning);
         findings
@@ -191,7 +196,7 @@ fn nearly_all(kind: Kind, share: f64, n: usize, counted: Counted) -> Finding {
         Counted::Nothing => {
             untold("nothing was counted for this effect since the statistics began")
         }
-        Counted::Since { claimed, duplicates: 0, time } => {
+        Counted::Since { claimed, duplicates: 0, in_progress: 0, time } => {
             let seen =
                 format!("{all} and not one duplicate in {} with {}", span(time), claims(claimed));
             if claimed < MANY_CLAIMS || time < LONG || n < FEW {
@@ -213,15 +218,22 @@ fn nearly_all(kind: Kind, share: f64, n: usize, counted: Counted) -> Finding {
                 ),
             )
         }
-        Counted::Since { claimed, duplicates, time } => said(
-            false,
-            format!(
-                "{all}, and {} for {} in {}: the sender keeps at least some of them when it delivers again",
-                counted_duplicates(duplicates),
-                claims(claimed),
-                span(time)
-            ),
-        ),
+        Counted::Since { claimed, duplicates, in_progress, time } => {
+            let in_flight = match in_progress {
+                0 => String::new(),
+                n => format!(" and {} in flight", counted_keys(n)),
+            };
+            said(
+                false,
+                format!(
+                    "{all}, and {}{in_flight} for {} in {}: the sender keeps at least some of them when it delivers \
+                     again",
+                    counted_duplicates(duplicates),
+                    claims(claimed),
+                    span(time)
+                ),
+            )
+        }
     }
 }
 
@@ -234,49 +246,9 @@ fn ids(kind: Kind) -> &'static str {
     }
 }
 
-/// Never more than it is: 99.96 % are not 100 %.
-fn percent(share: f64) -> String {
-    if share >= 1.0 {
-        "100 %".to_owned()
-    } else {
-        format!("{:.1} %", (share * 1_000.0).floor() / 10.0)
-    }
-}
-
-/// 2.1 million, 12,345, 678.
-fn number(n: i64) -> String {
-    let large = [(1_000_000_000, "billion"), (1_000_000, "million")];
-    if let Some((unit, name)) = large.into_iter().find(|(unit, _)| n >= *unit) {
-        return format!("{:.1} {name}", (n / (unit / 10)) as f64 / 10.0);
-    }
-    if n >= 1_000 { format!("{},{:03}", n / 1_000, n % 1_000) } else { n.to_string() }
-}
-
-fn claims(n: i64) -> String {
-    format!("{} {}", number(n), if n == 1 { "claim" } else { "claims" })
-}
-
-fn counted_duplicates(n: i64) -> String {
-    format!("{} {}", number(n), if n == 1 { "duplicate" } else { "duplicates" })
-}
-
-fn counted_keys(n: usize) -> String {
-    counted(n as i64, "key", "keys")
-}
-
-/// A time in whole days, hours or minutes.
-fn span(time: Instant) -> String {
-    let hour = DAY / 24;
-    match time {
-        _ if time >= 2 * DAY => counted(time / DAY, "day", "days"),
-        _ if time >= 2 * hour => counted(time / hour, "hour", "hours"),
-        _ => counted(time.max(0) / (hour / 60), "minute", "minutes"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Counted, DAY, Tally, number, percent, span};
+    use super::{Counted, DAY, Tally};
 
     fn of(keys: impl IntoIterator<Item = String>) -> Tally {
         let mut tally = Tally::default();
@@ -296,7 +268,7 @@ mod tests {
     }
 
     fn since(claimed: i64, duplicates: i64, days: i64) -> Counted {
-        Counted::Since { claimed, duplicates, time: days * DAY }
+        Counted::Since { claimed, duplicates, in_progress: 0, time: days * DAY }
     }
 
     fn only(tally: &Tally, counted: Counted) -> (bool, String) {
@@ -326,10 +298,15 @@ mod tests {
             (Counted::Nothing, "nothing was counted"),
             (since(9_999, 0, 30), "9,999 claims, which is too little"),
             (
-                Counted::Since { claimed: 50_000, duplicates: 0, time: DAY / 2 },
+                Counted::Since { claimed: 50_000, duplicates: 0, in_progress: 0, time: DAY / 2 },
                 "12 hours with 50,000",
             ),
             (since(50_000, 3, 30), "3 duplicates for 50,000 claims in 30 days: the sender keeps"),
+            // Whoever does not wait is never told duplicate while the first is at work.
+            (
+                Counted::Since { claimed: 50_000, duplicates: 0, in_progress: 2, time: 30 * DAY },
+                "0 duplicates and 2 keys in flight for 50,000 claims in 30 days: the sender keeps",
+            ),
         ] {
             let (is_warning, words) = only(&tally, counted);
             assert!(!is_warning && words.contains(said), "{words}");
@@ -377,18 +354,5 @@ mod tests {
         let tally = Tally::default();
         assert_eq!((tally.portrait().sampled, tally.portrait().lengths), (0, None));
         assert!(only(&tally, since(50_000, 0, 9)).1.contains("no key of it"));
-    }
-
-    #[test]
-    fn figures_are_never_more_than_they_are() {
-        assert_eq!(
-            [number(999), number(12_345), number(1_999_999)],
-            ["999", "12,345", "1.9 million"]
-        );
-        assert_eq!([percent(1.0), percent(0.9999), percent(0.955)], ["100 %", "99.9 %", "95.5 %"]);
-        assert_eq!(
-            [span(9 * DAY), span(DAY), span(DAY / 48)],
-            ["9 days", "24 hours", "30 minutes"]
-        );
     }
 }

@@ -93,7 +93,8 @@ impl<'a> Reader<'a> {
 
     fn object(&mut self, into: &mut Vec<u8>, depth: usize) -> Result<(), ValueFault> {
         self.take(b'{');
-        let mut members: Vec<(&[u8], Vec<u8>)> = Vec::new();
+        // What a name says, which orders it, how it is written, and its value.
+        let mut members: Vec<(Vec<u8>, &[u8], Vec<u8>)> = Vec::new();
         while !self.take(b'}') {
             if !members.is_empty() && !self.take(b',') {
                 return Err(ValueFault::Malformed);
@@ -105,12 +106,11 @@ impl<'a> Reader<'a> {
             }
             let mut value = Vec::new();
             self.value(&mut value, depth + 1)?;
-            members.push((name, value));
+            members.push((unescaped(name)?, name, value));
         }
-        // Without the quotation marks, of which the last would count as a byte of a shorter name.
-        members.sort_by_key(|(name, _)| &name[1..name.len() - 1]);
+        members.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         into.push(b'{');
-        for (place, (name, value)) in members.iter().enumerate() {
+        for (place, (_, name, value)) in members.iter().enumerate() {
             if place > 0 {
                 into.push(b',');
             }
@@ -309,6 +309,10 @@ mod tests {
         ] {
             assert_eq!(of(json), form);
         }
+        // By what names say, not by how they are escaped.
+        let form = r#"{"":1,"a":2,"a\n":3,"a\"":4,"a#":5,"aA":6,"a\\":7,"aa":8}"#;
+        let escaped = r#"{"aa":8,"a\\":7,"aA":6,"a#":5,"a\"":4,"a\n":3,"a":2,"":1}"#;
+        assert_eq!(of(escaped), form);
         assert_eq!(of(" [ ] "), "[]");
         assert_eq!(of("{ }"), "{}");
     }

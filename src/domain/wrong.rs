@@ -81,15 +81,23 @@ fn find(key: &[u8], text: &[u8]) -> Option<usize> {
     key.windows(text.len()).position(|part| part == text)
 }
 
-/// Whether there is a name between what opens and what closes.
+/// Whether anywhere there is a name between what opens and what closes.
 fn has_template(key: &[u8], open: &[u8], close: &[u8]) -> bool {
-    let Some(at) = find(key, open) else { return false };
-    let rest = &key[at + open.len()..];
-    let name = find(rest, close).map(|end| rest[..end].trim_ascii());
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.-$@ ".contains(byte);
-    name.is_some_and(|name| {
-        name.first().is_some_and(|b| !b.is_ascii_digit()) && name.iter().all(fits)
-    })
+    let mut rest = key;
+    while let Some(at) = find(rest, open) {
+        rest = &rest[at + open.len()..];
+        let Some(end) = find(rest, close) else { return false };
+        let name = rest[..end].trim_ascii();
+        // What closes with a letter may be the beginning of a word, which somebody means.
+        let is_whole = !close.ends_with(b"s")
+            || !rest.get(end + close.len()).is_some_and(u8::is_ascii_alphanumeric);
+        let is_name = name.first().is_some_and(|b| !b.is_ascii_digit()) && name.iter().all(fits);
+        if is_whole && is_name {
+            return true;
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -115,6 +123,8 @@ mod tests {
             ("#{order_id}:paid", Wrong::Template),
             ("<%= @id %>", Wrong::Template),
             ("order-%(id)s", Wrong::Template),
+            ("%(id)s:paid", Wrong::Template),
+            ("${1}-${id}", Wrong::Template),
             ("00000000-0000-0000-0000-000000000000", Wrong::UnsetUuid),
             ("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", Wrong::UnsetUuid),
         ] {
@@ -142,6 +152,7 @@ mod tests {
             "${1}",
             "a{2}",
             "100%",
+            "50%(net)sum",
             "[1]",
             "[object",
             "00000000-0000-0000-0000-000000000001",

@@ -18,8 +18,8 @@ pub enum PartsFault {
         /// Which.
         position: usize,
     },
-    /// The argument has more than one dimension.
-    Dimensions(i32),
+    /// This argument has more than one dimension.
+    Dimensions(&'static str, i32),
     /// A path cannot be read.
     Path(String, PathFault),
     /// The payload has nothing at this path.
@@ -53,11 +53,16 @@ impl PartsFault {
                 Code::ERRCODE_NULL_VALUE_NOT_ALLOWED,
                 format!("{what} {position} of the key is NULL"),
                 ONE_OF_MANY,
-                "Pass a value for it; where it may be absent on purpose, say so with coalesce(.., '').",
+                match *what {
+                    "path" => "Pass the path of a field, such as order.id, or leave it out.",
+                    _ => {
+                        "Pass a value for it; where it may be absent on purpose, say so with coalesce(.., '')."
+                    }
+                },
             ),
-            PartsFault::Dimensions(n) => words(
+            PartsFault::Dimensions(argument, n) => words(
                 Code::ERRCODE_ARRAY_ELEMENT_ERROR,
-                "parts of a key must be a one-dimensional array",
+                format!("{argument} of a key must be a one-dimensional array"),
                 format!("The array has {n} dimensions."),
                 "Flatten it with ARRAY(SELECT unnest(..)).",
             ),

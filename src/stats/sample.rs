@@ -5,6 +5,7 @@
 //! that refused, to the microsecond, by which whoever may read the store finds the key.
 
 use crate::domain::day::{Instant, stamp};
+use crate::domain::shown::shown;
 use crate::pg::log;
 use std::cell::Cell;
 
@@ -29,8 +30,8 @@ pub fn duplicate(store: &[u8], effect: &[u8], claimed_at: Instant, now: Instant)
     let age = now.saturating_sub(claimed_at).max(0);
     log::line(&format!(
         "pg_once: duplicate in store \"{}\", effect \"{}\": claimed at {}, {} s ago",
-        String::from_utf8_lossy(store),
-        String::from_utf8_lossy(effect),
+        shown(store),
+        shown(effect),
         stamp(claimed_at),
         age / 1_000_000
     ));

@@ -26,6 +26,7 @@ use crate::catalog::making;
 use crate::claim::{Answer, Outcome, Settings, Terms, window};
 use crate::domain::day::{Day, Instant};
 use crate::domain::key::lock_number;
+use crate::domain::shown::shown;
 use crate::domain::window::{SpanFault, expiry};
 use crate::error::Refusal;
 use crate::pg::bulk::Bulk;
@@ -352,7 +353,7 @@ impl<'a> Arbiter<'a> {
 
 /// The refusal for a store that is not there.
 pub fn unknown(name: &[u8]) -> Refusal {
-    Refusal::UnknownStore(String::from_utf8_lossy(name).into_owned())
+    Refusal::UnknownStore(shown(name))
 }
 
 /// Refuses a caller without the privilege on the store's table, or under row-level security.

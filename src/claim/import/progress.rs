@@ -5,6 +5,7 @@ use super::Tally;
 use super::source::Source;
 use crate::domain::counted::counted;
 use crate::domain::day::Instant;
+use crate::domain::shown::shown;
 
 /// How often it is said how far it is (microseconds).
 const EVERY: i64 = 5_000_000;
@@ -22,7 +23,7 @@ impl<'a> Progress<'a> {
     /// Says what is going to be read.
     pub fn begin(store: &'a str, source: &'a Source, clock: fn() -> Instant) -> Progress<'a> {
         let now = clock();
-        let name = String::from_utf8_lossy(source.name());
+        let name = shown(source.name());
         let rows = source
             .estimated_rows()
             .map_or_else(String::new, |rows| format!(", about {rows:.0} rows"));

@@ -6,6 +6,7 @@
 
 use crate::catalog::cache::Store;
 use crate::domain::day::Instant;
+use crate::domain::shown::shown;
 use crate::error::{Refusal, SourceFault};
 use crate::pg::privilege::{self, Acting};
 use crate::pg::query;
@@ -60,16 +61,16 @@ impl Source {
     pub fn new(table: Oid, columns: &Columns, store: &Store) -> Result<Source, Refusal> {
         let name = query::qualified(table)
             .ok_or_else(|| SourceFault::NotATable(format!("table {table}, which is gone")))?;
-        let shown = || String::from_utf8_lossy(&name).into_owned();
+        let named = || shown(&name);
         let parts = parts_of(table)?;
         let is_store = |part: &Part| {
             part.table == store.table || store.leaves.iter().any(|leaf| leaf.table == part.table)
         };
         if parts.iter().any(is_store) {
-            return Err(SourceFault::TheStore(shown()).into());
+            return Err(SourceFault::TheStore(named()).into());
         }
         if parts.is_empty() || !parts.iter().all(|part| part.is_heap) {
-            return Err(SourceFault::NotATable(shown()).into());
+            return Err(SourceFault::NotATable(named()).into());
         }
         Ok(Source {
             table,
@@ -86,7 +87,7 @@ impl Source {
     }
 
     fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.name).into_owned()
+        shown(&self.name)
     }
 
     /// How many pages the longest part had when the import began. What comes behind is left.
@@ -144,23 +145,23 @@ impl Source {
 /// The statement up to its range of pages.
 fn select(table: Oid, name: &[u8], columns: &Columns) -> Result<Vec<u8>, Refusal> {
     let column = |column: &[u8]| {
-        let shown = || format!("\"{}\"", String::from_utf8_lossy(column));
+        let named = || format!("\"{}\"", shown(column));
         let kind = CString::new(column).ok().and_then(|name| query::column_type(table, &name));
         match kind {
-            Some(kind) => Ok((query::quoted(column), kind, shown())),
-            None => Err(SourceFault::NoColumn(shown())),
+            Some(kind) => Ok((query::quoted(column), kind, named())),
+            None => Err(SourceFault::NoColumn(named())),
         }
     };
     let (key, ..) = column(columns.key)?;
-    let (at, kind, shown) = column(columns.claimed_at)?;
+    let (at, kind, named) = column(columns.claimed_at)?;
     let (before, behind): (&[u8], &[u8]) = match (kind, columns.time_zone) {
         (pg_sys::TIMESTAMPTZOID, None) => (b"", b"::pg_catalog.timestamptz"),
-        (pg_sys::TIMESTAMPTZOID, Some(_)) => return Err(SourceFault::NeedlessZone(shown).into()),
+        (pg_sys::TIMESTAMPTZOID, Some(_)) => return Err(SourceFault::NeedlessZone(named).into()),
         (pg_sys::TIMESTAMPOID, Some(_)) => {
             (b"pg_catalog.timezone($1, ", b"::pg_catalog.timestamp)")
         }
-        (pg_sys::TIMESTAMPOID, None) => return Err(SourceFault::WhichZone(shown).into()),
-        _ => return Err(SourceFault::NotATime(shown).into()),
+        (pg_sys::TIMESTAMPOID, None) => return Err(SourceFault::WhichZone(named).into()),
+        _ => return Err(SourceFault::NotATime(named).into()),
     };
     let effect = match columns.effect {
         Some(effect) => column(effect)?.0,

@@ -124,8 +124,10 @@ fn what_is_no_kind_of_key_is_refused_when_a_store_is_made_or_changed() {
             );
         }
     }
-    let by_hand = s.fails("UPDATE once.store_policy SET forbid = '{nonsense}'");
-    assert_eq!(by_hand.code, "23514");
+    for list in ["{nonsense}", "{hash,NULL}", "{{hash},{uuidv4}}"] {
+        let by_hand = s.fails(&format!("UPDATE once.store_policy SET forbid = '{list}'"));
+        assert_eq!(by_hand.code, "23514", "{list}");
+    }
 }
 
 #[test]

@@ -101,3 +101,26 @@ fn parts_are_bytes_of_whatever_encoding_the_database_has() {
     let key = "SELECT once.key_from_json('{\"gr\u{f6}\u{df}e\": \"\u{e9}\"}', 'gr\u{f6}\u{df}e')";
     assert_eq!(s.get::<String>(key), "\u{e9}");
 }
+
+#[test]
+fn what_is_missing_has_a_readable_name_whatever_encoding_the_database_has() {
+    for (encoding, name, shown) in [
+        ("LATIN1", "gr\u{f6}\u{df}e", r"gr\xf6\xdfe"),
+        ("EUC_JP", "gr\u{f6}\u{df}e", r"gr\x8f\xab\xd3\x8f\xa9\xcee"),
+        ("EUC_JP", "\u{65e5}\u{672c}", r"\xc6\xfc\xcb\xdc"),
+        ("SQL_ASCII", "gr\u{f6}\u{df}e", "gr\u{f6}\u{df}e"),
+        ("UTF8", "gr\u{f6}\u{df}e", "gr\u{f6}\u{df}e"),
+    ] {
+        let db = cluster().create(&format!("ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"));
+        let mut s = db.session();
+        s.run("CREATE EXTENSION pg_once");
+        let failure = s.fails(&format!("SELECT once.key_from_json('{{}}', '{name}')"));
+        assert_eq!(failure.code, "2203A", "{encoding}: {failure}");
+        assert_eq!(failure.message, format!("the payload has no field \"{shown}\""), "{encoding}");
+        // Of a store, an effect and a label it is the same.
+        let failure = s.fails(&format!("SELECT once.claim_once('k', store => '{name}')"));
+        assert_eq!(failure.code, "42704", "{encoding}: {failure}");
+        let failure = s.fails(&format!("SELECT once.create_store('s', forbid => '{{{name}}}')"));
+        assert_eq!(failure.code, "22023", "{encoding}: {failure}");
+    }
+}

@@ -158,6 +158,52 @@ fn what_is_read_does_not_grow_with_the_store() {
 }
 
 #[test]
+fn a_leaf_that_was_analysed_while_nearly_empty_does_not_have_the_whole_store_read() {
+    let mut s = database().session();
+    s.run("SELECT once.create_store('s')");
+    claim(&mut s, "s", "", "SELECT 'first'");
+    s.run("ANALYZE once.s");
+    let keys = "SELECT 'order-' || n FROM generate_series(1, 100000) n";
+    claim(&mut s, "s", "", keys);
+    let sampled: i64 = s.get("SELECT sum(sampled)::bigint FROM once.audit_keys('s', 3000)");
+    assert!((1_000..9_000).contains(&sampled), "{sampled} of 100001");
+}
+
+#[test]
+fn a_pass_does_not_complain_of_a_store_that_its_owner_may_not_read() {
+    let db = database();
+    let mut s = db.session();
+    let role = db.role("owner");
+    s.run(&format!("GRANT USAGE, CREATE ON SCHEMA once TO {role}"));
+    let mut owner = db.session_of(&role);
+    owner.run("SELECT once.create_store('unread', retry_horizon => '1 day')");
+    claim(&mut owner, "unread", "", "SELECT unnest(ARRAY['a', 'undefined'])");
+    let kept = "SELECT count(*) FROM once.key_audit WHERE store = 'once.unread'::regclass";
+    for (takes, gives) in [
+        (
+            format!("REVOKE SELECT ON once.unread FROM {role}"),
+            format!("GRANT SELECT ON once.unread TO {role}"),
+        ),
+        (
+            "ALTER TABLE once.unread ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
+                .to_owned(),
+            "ALTER TABLE once.unread NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY"
+                .to_owned(),
+        ),
+    ] {
+        s.run(&takes);
+        s.run("CALL once.maintain()");
+        assert_eq!(s.get::<i64>(kept), 0, "{takes}");
+        s.run(&gives);
+    }
+    s.run("CALL once.maintain()");
+    assert_eq!(s.get::<i64>(kept), 1);
+    let log = db.cluster().log();
+    let told = log.lines().filter(|line| line.contains("unread: could not look at its keys"));
+    assert_eq!(told.count(), 0);
+}
+
+#[test]
 fn who_may_not_read_the_store_learns_nothing_of_its_keys() {
     let db = database();
     let mut s = db.session();

@@ -45,6 +45,8 @@ fn a_standby_looks_up_and_refuses_to_claim_and_claims_once_promoted() {
         assert_eq!(failure.code, "25006", "{call}: {failure}");
     }
     assert_eq!(s.get::<i64>("SELECT count(*) FROM once.partitions"), 4);
+    let sampled: i64 = s.get("SELECT sampled FROM once.audit_keys('processed_events')");
+    assert_eq!(sampled, 3, "before, k and l");
     p.run("SELECT once.create_store('orders')");
     caught_up(&mut p, &mut s);
     assert_eq!(
