@@ -195,6 +195,8 @@ fn on_change(table: Option<Oid>) {
             for (place, leaf) in store.leaves.iter().enumerate() {
                 if writes {
                     leaf.unwritten.set(0);
+                    // The writer may have given the leaf another file in its transaction.
+                    leaf.empty.set(None);
                 }
                 if table.is_none_or(|table| table == leaf.table) {
                     leaf.layout.set(None);

@@ -7,12 +7,16 @@ use crate::catalog::filters::{self, Known};
 use crate::catalog::{cache, sql};
 use crate::error::Refusal;
 use crate::pg::pages::{self, Pages};
+use crate::pg::procedure::attempt;
 use crate::pg::{inval, lock, session};
 use pgrx::pg_sys::Oid;
 
 /// How many pages of a store's filters are looked at in one pass: 8 MB, some milliseconds. Where there are more, a
 /// pass takes so many in a row, from one chosen at random.
 const PAGES: u64 = 1_000;
+
+/// How long any lock is waited for meanwhile, in milliseconds.
+const PATIENCE: i32 = 2_000;
 
 /// Retires the filters of a store in which a page is found that is not what was written to it; their days are without a
 /// filter then. Their names come back.
@@ -32,7 +36,9 @@ pub fn retire_spoilt(store: Oid) -> Result<Vec<String>, Refusal> {
         let pages = u64::from(filter.shape.pages);
         let wanted = (0..filter.shape.pages)
             .filter(|page| (begin + u64::from(*page) + total - first) % total < count);
-        if !is_sound(filter, wanted) {
+        // What cannot be read at all raises: the page's checksum, the disk.
+        let sound = attempt(PATIENCE, || Ok::<_, Refusal>(is_sound(filter, wanted)));
+        if !matches!(sound, Ok(true)) {
             spoilt.push(filter.table);
             names.push(sql::named(filter.table)?.qualified);
         }

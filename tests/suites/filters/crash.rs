@@ -218,3 +218,27 @@ fn a_pass_that_stands_still_anywhere_while_rows_come_and_are_asked_for() {
     println!("in {beside} of {rounds} rounds all of it went by beside the pass");
     assert_eq!(beside, 25);
 }
+
+#[test]
+fn a_page_that_cannot_be_read_fails_claims_until_the_next_pass_and_denies_nothing() {
+    use std::io::Write;
+    let cluster = killed().start();
+    let mut scene = Scene::new(&cluster);
+    let table: String = scene.dba.get("SELECT pages_in::text FROM once.filter WHERE NOT retired");
+    let path: String = scene.dba.get(&format!("SELECT pg_relation_filepath('{table}')"));
+    let data: String = scene.dba.get("SHOW data_directory");
+    cluster.stop("fast");
+    let file = std::path::Path::new(&data).join(path);
+    let mut file = std::fs::OpenOptions::new().write(true).open(file).expect("the filter's file");
+    file.write_all(&[0xFF; 64]).expect("written");
+    drop(file);
+    cluster.start();
+    scene.reopen();
+    let failed = scene.dba.fails("SELECT once.claim_once('day2-1', '200 days')");
+    assert_eq!(failed.code, "XX001", "{failed:?}");
+    scene.dba.run("CALL once.maintain()");
+    scene.refuses_all();
+    let key = scene.denied();
+    scene.dba.run(&crate::scene::smuggle(&key));
+    scene.refuses(&key);
+}
