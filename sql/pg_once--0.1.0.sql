@@ -754,7 +754,7 @@ COMMENT ON VIEW once.retention_advice IS
 
 CREATE FUNCTION once.double_tap(
     log text, handler regprocedure, watch regclass[], ignore text[] DEFAULT '{}', shuffle boolean DEFAULT false,
-    keep boolean DEFAULT false, seed bigint DEFAULT NULL, later interval DEFAULT '00:01:01.001'
+    keep boolean DEFAULT false, seed bigint DEFAULT NULL, later interval DEFAULT '25:01:01.001'
 ) RETURNS TABLE (
     pass integer, relation regclass, primary_key text, kind text, column_name text, before text, after text,
     message bigint, message_key text
@@ -764,7 +764,7 @@ COMMENT ON FUNCTION once.double_tap(text, regprocedure, regclass[], text[], bool
 
 CREATE FUNCTION once.double_tap_report(
     log text, handler regprocedure, watch regclass[], ignore text[] DEFAULT '{}', shuffle boolean DEFAULT false,
-    keep boolean DEFAULT false, seed bigint DEFAULT NULL, later interval DEFAULT '00:01:01.001'
+    keep boolean DEFAULT false, seed bigint DEFAULT NULL, later interval DEFAULT '25:01:01.001'
 ) RETURNS text
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'double_tap_report_wrapper';
 COMMENT ON FUNCTION once.double_tap_report(text, regprocedure, regclass[], text[], boolean, boolean, bigint, interval) IS

@@ -37,16 +37,19 @@ pub fn since<E: From<Refusal>>(
     // locked, and it is in both.
     let old =
         [ALL.as_bytes(), &table.select_list(), b" FROM ", &table.from(), b" WHERE t.xmax <> 0"];
+    // Between two bounds: what was frozen half of all ids ago keeps its old id, which looks like one to come.
+    let next = past::next_xid();
+    let fresh = format!("age(t.xmin) BETWEEN age('{next}'::xid) AND age('{mark}'::xid)");
     let new = [
         format!(
-            "SELECT true AS here, age(t.xmin) <= age('{mark}'::xid) AS fresh, \
+            "SELECT true AS here, {fresh} AS fresh, \
                     t.tableoid AS place, t.ctid AS tid, t.xmin::text::bigint AS xid"
         )
         .as_bytes(),
         &table.select_list(),
         b" FROM ",
         &table.from(),
-        format!(" WHERE t.xmax <> 0 OR age(t.xmin) <= age('{mark}'::xid)").as_bytes(),
+        format!(" WHERE t.xmax <> 0 OR {fresh}").as_bytes(),
     ]
     .concat();
     let before = was.collect(&connection.prepare(&old.concat(), &[]));

@@ -154,10 +154,14 @@ fn shapes(tables: &[Table]) -> Shapes {
 }
 
 fn tap(order: &Order, take: &mut dyn FnMut(&Difference)) -> Result<Run, Refusal> {
-    let tables = {
+    let watched = || {
         let _pinned = Settings::set(PINNED);
-        tables::watched(&order.watch, &order.ignore)?
+        tables::watched(&order.watch, &order.ignore)
     };
+    // What is refused is refused before anything runs.
+    watched()?;
+    // Dropped after the clock is back, so that it shows the statement with its own time.
+    let _activity = Activity::new();
     let connection = Connection::open();
     let messages = Messages::read(&connection, order.log, order.handler)?;
     let ending = {
@@ -175,6 +179,8 @@ fn tap(order: &Order, take: &mut dyn FnMut(&Difference)) -> Result<Run, Refusal>
     };
     let mut others = Vec::new();
     play(1, 0, &messages.pile)?;
+    // What the handler makes of the tables with the first message is what is compared; from here on they stay.
+    let tables = watched()?;
     for number in 2..=(if order.shuffle.is_some() { 3 } else { 2 }) {
         let (was, shape) = (Past::now(), shapes(&tables));
         let moved = sequences::positions(&tables);

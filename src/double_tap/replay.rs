@@ -153,11 +153,14 @@ impl Pass<'_> {
 }
 
 /// What ends a message as a commit would: constraints and triggers that were deferred have their turn. Nothing, where the
-/// database has none that can be.
+/// database has none that can be. Those that the caller has no way to name are checked at once from the second message on.
 pub fn ending(connection: &Connection) -> Vec<Plan<'_>> {
     let sql = b"SELECT (SELECT count(*) FROM pg_constraint WHERE condeferrable), \
                   (SELECT string_agg(DISTINCT format('%I.%I', n.nspname, c.conname), ', ') FROM pg_constraint c \
-                     JOIN pg_namespace n ON n.oid = c.connamespace WHERE c.condeferred)";
+                     JOIN pg_namespace n ON n.oid = c.connamespace \
+                    WHERE c.condeferred AND has_schema_privilege(n.oid, 'USAGE') AND NOT pg_is_other_temp_schema(n.oid) \
+                      AND NOT EXISTS (SELECT FROM pg_constraint o WHERE o.conname = c.conname AND o.connamespace = c.connamespace \
+                                         AND NOT o.condeferrable))";
     let found = connection.first(sql, |row| (row.integer(0), row.bytes(1).map(<[u8]>::to_vec)));
     let mut statements = Vec::new();
     if let Some((Some(1..), deferred)) = found {

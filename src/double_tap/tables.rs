@@ -85,12 +85,16 @@ impl Table {
         }
     }
 
-    /// What says that the table is still what it was: its columns, and where its rows are.
+    /// What says that the table is still what it was: its name, its columns and key, where its rows are, and which
+    /// tables are part of it or inherit from it.
     pub fn shape(&self, connection: &Connection) -> Vec<u8> {
         let sql = format!(
-            "SELECT concat_ws(' ', string_agg(concat_ws('/', r.relid, pg_relation_filenode(r.relid)), ',' ORDER BY r.relid), \
-                    {}) \
-               FROM (SELECT {oid}::oid UNION SELECT relid FROM pg_partition_tree({oid})) r (relid)",
+            "WITH RECURSIVE tree (relid) AS ( \
+                 SELECT {oid}::oid UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = relid) \
+             SELECT concat_ws(' ', string_agg(concat_ws('/', relid, pg_relation_filenode(relid)), ',' ORDER BY relid), \
+                    (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                      WHERE c.oid = {oid}), {}) \
+               FROM tree",
             definition(self.oid),
             oid = self.oid.to_u32(),
         );
@@ -106,9 +110,10 @@ impl Table {
 
 fn definition(oid: Oid) -> String {
     format!(
-        "(SELECT string_agg(concat_ws('/', a.attnum, a.attname, a.atttypid, a.attisdropped), ',' ORDER BY a.attnum) \
-            FROM pg_attribute a WHERE a.attrelid = {} AND a.attnum > 0)",
-        oid.to_u32()
+        "concat_ws(' key ', (SELECT string_agg(concat_ws('/', a.attnum, a.attname, a.atttypid, a.attisdropped), ',' ORDER BY a.attnum) \
+                               FROM pg_attribute a WHERE a.attrelid = {oid} AND a.attnum > 0), \
+                            (SELECT x.indkey::text FROM pg_index x WHERE x.indrelid = {oid} AND x.indisprimary AND x.indisvalid))",
+        oid = oid.to_u32()
     )
 }
 

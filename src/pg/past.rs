@@ -50,6 +50,12 @@ pub fn own_xid() -> u32 {
     unsafe { step(|| pg_sys::GetCurrentTransactionId()).into_inner() }
 }
 
+/// The transaction id that is given next.
+pub fn next_xid() -> u32 {
+    // SAFETY: reads shared memory under its lock; the low half is the id.
+    unsafe { step(|| pg_sys::ReadNextFullTransactionId()).value as u32 }
+}
+
 /// Whether a transaction id is that of the transaction in progress, or of a part of it.
 pub fn is_own(xid: u32) -> bool {
     // SAFETY: looks at the session's own transaction.

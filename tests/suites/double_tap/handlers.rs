@@ -142,7 +142,7 @@ fn a_message_has_what_a_transaction_has_of_its_own() {
     assert!(s.get::<bool>(
         "SELECT bool_and(local = '') AND array_agg(id ORDER BY at) = '{1,2,3,4,1,2,3,4}' FROM seen"
     ));
-    assert!(s.get::<bool>("SELECT min(b.at) - max(a.at) BETWEEN '1 min' AND '3 min' FROM (SELECT at FROM seen ORDER BY at LIMIT 4) a, (SELECT at FROM seen ORDER BY at DESC LIMIT 4) b"));
+    assert!(s.get::<bool>("SELECT min(b.at) - max(a.at) BETWEEN '25:01:01' AND '25:03:00' FROM (SELECT at FROM seen ORDER BY at LIMIT 4) a, (SELECT at FROM seen ORDER BY at DESC LIMIT 4) b"));
     // A violation is the message's that made it.
     handler(
         &mut s,

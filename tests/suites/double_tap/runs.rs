@@ -84,6 +84,13 @@ fn a_run_shows_where_it_is_and_ends_at_once_when_it_is_cancelled() {
     assert_eq!(failure.code, "57014");
     assert_eq!(s.get::<i64>("SELECT count(*) FROM audit"), 0);
     assert!(s.get::<bool>("SELECT now() <= clock_timestamp()"));
+    // Nor does its clock stay with the session that others see.
+    s.run(&format!(
+        "DELETE FROM message WHERE id > 4; BEGIN; DO $$ BEGIN PERFORM * FROM {}; END $$",
+        call("audit", "")
+    ));
+    handler(&mut s, "NULL");
+    s.run(&format!("DO $$ BEGIN PERFORM * FROM {}; PERFORM pg_stat_clear_snapshot(); ASSERT (SELECT query_start < clock_timestamp() FROM pg_stat_activity WHERE pid = pg_backend_pid()); END $$; COMMIT", call("audit", "")));
     let query: String = other.get(&format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}"));
     assert!(!query.contains("pass 1"), "{query}");
 }

@@ -5,7 +5,7 @@ use pg_once_tests::shared::database;
 use crate::scene::{handler, tapped};
 
 /// Types, a value, another way to write the same, and a value that differs.
-const VALUES: [(&str, &str, &str, &str); 33] = [
+const VALUES: [(&str, &str, &str, &str); 44] = [
     ("numeric", "1.0", "1.000", "1.001"),
     ("numeric", "'NaN'", "'NaN'::numeric", "'Infinity'"),
     ("float8", "0.0", "'-0.0'", "'1e-300'"),
@@ -53,6 +53,22 @@ const VALUES: [(&str, &str, &str, &str); 33] = [
     ("amount", "1.5", "1.50", "1.6"),
     ("numrange", "'[1.0,2)'", "'[1,2.0)'", "'[1,2]'"),
     ("nummultirange", "'{[1.0,2)}'", "'{[1,2.0)}'", "'{[1,3)}'"),
+    ("span", "'[1.0,2)'", "'[1,2.0)'", "'[1,2]'"),
+    ("spans", "'{[1.0,2)}'", "'{[1,2.0)}'", "'{[1,3)}'"),
+    ("sure", "ROW(1.0, 'a')::pair", "ROW(1.00, 'a')::pair", "ROW(1.0, NULL)::pair"),
+    ("amount[]", "'{1.5}'", "'{1.50}'", "'{1.5,1.5}'"),
+    (
+        "deep",
+        "ROW(ARRAY[ROW(1.0, 'a')::pair], '[1.0,2)')",
+        "ROW(ARRAY[ROW(1, 'a')::pair], '[1,2.0)')",
+        "ROW(NULL, '[1.0,2)')",
+    ),
+    ("interval", "'1 mon'", "'1 month'", "'30 days'"),
+    ("bit(3)", "B'101'", "B'101'", "B'100'"),
+    ("varbit", "B'101'", "B'101'", "B'1010'"),
+    ("int4range", "'[1,3)'", "'[1,2]'", "'empty'"),
+    ("name", "'a'", "'a'", "'b'"),
+    ("\"char\"", "'a'", "'a'", "''"),
     ("tsvector", "'a b'", "'b a'", "'a c'"),
     ("inet", "'10.0.0.1'", "'10.0.0.1/32'", "'10.0.0.1/24'"),
 ];
@@ -63,7 +79,8 @@ fn a_value_is_unchanged_exactly_if_it_is_the_same_value_with_and_without_a_key()
     let mut s = db.session();
     s.run("CREATE TABLE message (id int, key text, amount numeric); INSERT INTO message VALUES (1, 'k', 1);
            CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE TYPE pair AS (n numeric, t text);
-           CREATE DOMAIN amount AS numeric CHECK (value > 0); CREATE TABLE round (n int); INSERT INTO round VALUES (0)");
+           CREATE DOMAIN amount AS numeric CHECK (value > 0); CREATE DOMAIN span AS numrange; CREATE DOMAIN spans AS nummultirange; CREATE DOMAIN sure AS pair;
+           CREATE TYPE deep AS (p pair[], s span); CREATE TABLE round (n int); INSERT INTO round VALUES (0)");
     let xml = s.try_run("SELECT '<a/>'::xml");
     for (kind, one, same, other) in VALUES {
         if let ("xml", Err(failure)) = (kind, &xml) {
