@@ -86,7 +86,8 @@ fn a_key_waits_while_another_of_its_lock_number_is_decided_and_no_longer() {
     // The lock is the one that was computed here: this is about the collision and nothing else.
     let number: i64 = observer.get(
         "SELECT DISTINCT classid::bigint << 32 | objid::bigint FROM pg_locks
-          WHERE locktype = 'advisory' AND objsubid = 20302",
+          WHERE locktype = 'advisory' AND objsubid = 20302
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
     );
     assert_eq!(number.cast_unsigned(), collision.number);
     assert!(observer.claim("of another number"), "nobody else waits");
