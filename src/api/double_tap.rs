@@ -5,6 +5,10 @@
 //! for a handler that commits; 42703 for an unknown column; 42704 and 42710 for a snapshot's name; 42809 for a relation
 //! that is no table; 42P01 for one that does not exist; 55000 for a table that was replaced; OC005 for a handler that
 //! failed.
+//!
+//! Privileges: USAGE on schema once, and the caller's own for everything else: SELECT on the whole of each watched table
+//! (42501), and what the query and the handler do. Messages are numbered from 1; `later` is how long
+//! after the pass before now() stands in the next.
 
 use super::{given, span};
 use crate::claim::arbiter;
