@@ -7,7 +7,7 @@ use super::relation::{Opened, Relation};
 use super::rows::Json;
 use super::snapshot::{SearchSnapshot, View};
 use super::text::Text;
-use super::{raw, unwinding};
+use super::{raw, reindexed, unwinding};
 use pgrx::pg_sys;
 use std::cell::OnceCell;
 
@@ -20,7 +20,17 @@ pub struct PrimaryKey {
 impl PrimaryKey {
     /// Opens the primary key of an open leaf, waiting for its lock. None where the leaf has none of
     /// the kind a claim needs.
+    ///
+    /// Looked for again where there is none: REINDEX CONCURRENTLY may have put another in its place between the look
+    /// at the list and the lock, or be about to tell that it did. It does so once while we hold the leaf's lock.
     pub fn open(leaf: &Relation) -> Option<PrimaryKey> {
+        PrimaryKey::open_listed(leaf).or_else(|| {
+            reindexed::settle(leaf);
+            PrimaryKey::open_listed(leaf)
+        })
+    }
+
+    fn open_listed(leaf: &Relation) -> Option<PrimaryKey> {
         let oid = key_index(leaf)?;
         // SAFETY: the leaf is open and locked, so that an index in its list exists.
         let rel = unsafe { step(|| raw::index_open(oid, leaf.access().mode())) };

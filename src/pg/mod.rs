@@ -39,6 +39,7 @@ pub mod privilege;
 pub mod procedure;
 pub mod query;
 mod raw;
+mod reindexed;
 pub mod relation;
 pub mod report;
 pub mod rows;

@@ -62,7 +62,7 @@ impl OpenLeaf {
     pub fn to_write(leaf: &Leaf) -> Result<Option<OpenLeaf>, Refusal> {
         let Some(table) = Relation::open(leaf.table, Access::Write) else { return Ok(None) };
         require_ordinary(&table)?;
-        let index = key_of(&table);
+        let index = PrimaryKey::open(&table);
         OpenLeaf::with(leaf, table, index, View::Dirty).map(Some)
     }
 
@@ -73,7 +73,7 @@ impl OpenLeaf {
         if table.is_empty() {
             return Ok(Some(OpenLeaf { content: None, table }));
         }
-        let index = key_of(&table);
+        let index = PrimaryKey::open(&table);
         OpenLeaf::with(leaf, table, index, view).map(Some)
     }
 
@@ -92,7 +92,7 @@ impl OpenLeaf {
         match PrimaryKey::try_open(&table) {
             // The same once more, with waiting, should it have been replaced that moment.
             Opened::Open(None) => {
-                let index = key_of(&table);
+                let index = PrimaryKey::open(&table);
                 OpenLeaf::with(leaf, table, index, view).map(Opened::Open)
             }
             Opened::Open(index) => OpenLeaf::with(leaf, table, index, view).map(Opened::Open),
@@ -259,12 +259,6 @@ impl OpenLeaf {
 
 fn require_ordinary(table: &Relation) -> Result<(), Refusal> {
     if table.is_ordinary() { Ok(()) } else { Err(Refusal::UnusableLeaf(table.name())) }
-}
-
-/// The leaf's primary key. Asked twice where there is none: REINDEX CONCURRENTLY may have put another in
-/// its place between the look at the list and the lock.
-fn key_of(table: &Relation) -> Option<PrimaryKey> {
-    PrimaryKey::open(table).or_else(|| PrimaryKey::open(table))
 }
 
 /// Whether nothing was ever written to the leaf, which is remembered where that can be relied on.

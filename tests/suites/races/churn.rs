@@ -60,8 +60,39 @@ fn standing_claims_are_refused_while_their_pages_are_rewritten_and_vacuumed() {
     })
     .iter()
     .sum();
-    assert!(asked > 200, "{asked}");
+    assert!(asked > 20, "{asked}");
     let s = &mut sessions[0];
     assert_eq!(s.claimed_twice("once.processed_events"), [""; 0]);
     s.verify("once.processed_events", db.cluster().server().ships("amcheck"));
+}
+
+/// A swap of indexes is seen to be committed before it is told, and it is told in pieces. More indexes make
+/// that moment longer; it is met where the machine is busy, as it is while the tests beside this one run.
+#[test]
+fn a_claim_is_not_refused_while_the_index_of_its_key_is_being_replaced() {
+    let db = database();
+    let mut sessions = db.sessions(5);
+    sessions[0].load();
+    sessions[0].claim("first");
+    let leaf: String = sessions[0].get(
+        "SELECT pg_catalog.format('once.%I', leaf) FROM once.partitions WHERE store = 'processed_events' AND state = 'current'",
+    );
+    for n in 0..12 {
+        sessions[0].run(&format!("CREATE INDEX moves_{n} ON {leaf} (expires_at)"));
+    }
+    let over = AtomicBool::new(false);
+    race::all(&mut sessions, |number, s| {
+        if number == 0 {
+            let _end = End(&over);
+            for _ in 0..25 {
+                s.run(&format!("REINDEX TABLE CONCURRENTLY {leaf}"));
+            }
+            return;
+        }
+        let mut claims = 0;
+        while !over.load(Ordering::SeqCst) {
+            assert!(s.claim(&format!("{number}/{claims}")));
+            claims += 1;
+        }
+    });
 }
