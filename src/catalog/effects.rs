@@ -5,10 +5,11 @@
 //! another by then nothing is changed and they look again. So whoever is told to wait, or that it is done, has
 //! written nothing.
 
-use super::schema;
-use crate::domain::day::Instant;
+use super::{schema, sql};
+use crate::domain::day::{DAY, Instant};
 use crate::domain::lease::{State, Unfinished};
 use crate::error::Refusal;
+use crate::pg::bounds::Range;
 use crate::pg::kept::Kept;
 use crate::pg::privilege::{self, Acting};
 use crate::pg::query::Row;
@@ -246,4 +247,61 @@ pub fn is_same(one: &Json, other: &Json) -> Result<bool, Refusal> {
     let _acting = acting()?;
     Ok(SAME.with(|same| same.run([Value::JsonOf(one), Value::JsonOf(other)], |row| row.truth(1)))
         == Some(true))
+}
+
+/// How long an effect whose window is over is kept after a pass has seen it.
+pub const SHOWN_FOR: Instant = DAY;
+
+/// Writes down, for effects whose windows are over, that a pass has seen them: from now on they are kept for a day.
+/// How many there were that none had seen before. A mark of the future is a clock's that has gone back.
+pub fn show(store: Oid, now: Instant) -> Result<i64, Refusal> {
+    let _acting = acting()?;
+    // Whoever has a row locked is at work on it.
+    let shown = sql::get::<i64>(
+        "WITH shown AS ( \
+             UPDATE once.effect_state SET shown_at = $2 WHERE ctid = ANY (ARRAY( \
+                 SELECT ctid FROM once.effect_state \
+                  WHERE store = $1 AND expires_at <= $2 AND (shown_at IS NULL OR shown_at > $2) \
+                    AND once.window_end(store, claimed_at, expires_at) <= $2 FOR UPDATE SKIP LOCKED)) \
+             RETURNING true) \
+         SELECT count(*) FROM shown",
+        &[store.into(), sql::instant(now)?],
+    )?;
+    Ok(shown.unwrap_or(0))
+}
+
+/// How many unfinished effects were begun in a span of time, and how many of them keep their day from being dropped.
+pub fn unfinished(store: Oid, range: Range, now: Instant) -> Result<(i64, i64), Refusal> {
+    let _acting = acting()?;
+    let count = |which: &str| -> Result<i64, Refusal> {
+        let query = format!(
+            "SELECT count(*) FROM once.effect_state \
+              WHERE store = $1 AND claimed_at >= $2 AND claimed_at < $3 AND {which}"
+        );
+        let shown_before = sql::instant(now.saturating_sub(SHOWN_FOR))?;
+        let (from, to) = (sql::instant(range.from)?, sql::instant(range.to)?);
+        let counted = sql::get::<i64>(&query, &[store.into(), from, to, shown_before])?;
+        Ok(counted.unwrap_or(0))
+    };
+    Ok((count("$4 IS NOT NULL")?, count("(shown_at IS NULL OR shown_at > $4)")?))
+}
+
+/// Forgets the unfinished effects that were begun in a span of time, whose day goes.
+pub fn forget(store: Oid, range: Range) -> Result<(), Refusal> {
+    let _acting = acting()?;
+    sql::run(
+        "DELETE FROM once.effect_state WHERE store = $1 AND claimed_at >= $2 AND claimed_at < $3",
+        &[store.into(), sql::instant(range.from)?, sql::instant(range.to)?],
+    )
+}
+
+/// Forgets unfinished effects of days that are there no more, as when somebody has dropped one by hand.
+pub fn forget_before(store: Oid, oldest: Instant, now: Instant) -> Result<i64, Refusal> {
+    let _acting = acting()?;
+    let gone = sql::get::<i64>(
+        "WITH gone AS (DELETE FROM once.effect_state WHERE store = $1 AND claimed_at < $2 AND shown_at <= $3 \
+                       RETURNING true) SELECT count(*) FROM gone",
+        &[store.into(), sql::instant(oldest)?, sql::instant(now.saturating_sub(SHOWN_FOR))?],
+    )?;
+    Ok(gone.unwrap_or(0))
 }

@@ -3,6 +3,7 @@
 mod basics;
 mod between;
 mod crash;
+mod history;
 mod isolation;
 mod oracle;
 mod pooled;
