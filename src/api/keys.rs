@@ -66,10 +66,15 @@ fn key_uuid(effect: Option<&[u8]>, key: Option<&[u8]>) -> Sql<Uuid> {
         if key.is_empty() {
             return Err(Refusal::Key(KeyFault::Empty));
         }
-        let name = Text::in_utf8(&joining::scoped(effect, key));
-        Ok(Uuid::from_bytes(uuid::Uuid::new_v5(&NAMESPACE, &name).into_bytes()))
+        Ok(Uuid::from_bytes(uuid_of(effect, key)))
     };
     sql(|| raise(made()))
+}
+
+/// The bytes of [`key_uuid`].
+pub(super) fn uuid_of(effect: &[u8], key: &[u8]) -> [u8; 16] {
+    let name = Text::in_utf8(&joining::scoped(effect, key));
+    uuid::Uuid::new_v5(&NAMESPACE, &name).into_bytes()
 }
 
 fn elements<'a>(

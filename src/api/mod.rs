@@ -7,6 +7,7 @@
 mod audit;
 mod claims;
 mod double_tap;
+mod effects;
 mod filters;
 mod holds;
 mod import;

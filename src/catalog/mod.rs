@@ -9,6 +9,7 @@ pub mod away;
 pub mod building;
 pub mod cache;
 pub mod cron;
+pub mod effects;
 pub mod filters;
 pub mod holders;
 pub mod leaves;

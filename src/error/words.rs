@@ -73,6 +73,8 @@ impl Refusal {
             | Refusal::TtlNotPositive
             | Refusal::TtlTooLong { .. }
             | Refusal::SampleSize(_)
+            | Refusal::LeaseTooLong(_)
+            | Refusal::BadAttempts
             | Refusal::NotYet(_) => self.about_arguments(),
             Refusal::BadInterval(_)
             | Refusal::BadForbid(_)
@@ -96,6 +98,7 @@ impl Refusal {
             | Refusal::AlteredByTrigger(_)
             | Refusal::TooLate { .. }
             | Refusal::Internal(_) => self.about_state(),
+            Refusal::Fence { store, fence, fault } => fault.words(store, *fence),
             Refusal::WrongKey { store, element, lint } => lint.words(store, *element),
             Refusal::Parts(fault) => fault.words(),
             Refusal::Source(fault) => fault.words(),
@@ -146,6 +149,21 @@ impl Refusal {
                 format!("sample must be between 1 and {most}"),
                 "It is about how many keys are looked at; pages are read whole.",
                 "Leave it out for 10000, which tells a share of 1 % from none.",
+            ),
+            Refusal::LeaseTooLong(window) => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "lease is longer than the window",
+                format!(
+                    "The window is {}, after which the key can be claimed anew.",
+                    readable(*window)
+                ),
+                "A lease is about as long as one attempt takes, a minute perhaps; extend_effect makes it longer.",
+            ),
+            Refusal::BadAttempts => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "max_attempts must not be negative",
+                "It is how often an effect is begun before it is given up.",
+                "Pass 0 for no limit.",
             ),
             Refusal::TtlNotPositive => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,

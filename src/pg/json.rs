@@ -1,5 +1,6 @@
 //! A `jsonb` argument, of which single values are read in their text form.
 
+use super::rows::Json;
 use super::text::Text;
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::pg_sys;
@@ -22,6 +23,11 @@ unsafe impl<'fcx> ArgAbi<'fcx> for Jsonb<'fcx> {
 }
 
 impl Jsonb<'_> {
+    /// The value by itself, in memory of the call's own.
+    pub fn whole(&self) -> Json {
+        Json::copy(self.datum)
+    }
+
     /// The same value unpacked, so that looking into it does not unpack it each time.
     pub fn unpacked(self) -> Self {
         // SAFETY: the argument is a jsonb; what is unpacked lies in the call's memory context.

@@ -17,6 +17,16 @@ impl Json {
             ))
         })
     }
+
+    /// The JSON null.
+    pub fn null() -> Json {
+        // SAFETY: jsonb_in parses the text, which is JSON.
+        Json(unsafe {
+            let read = pg_sys::Oid::from(pg_sys::F_JSONB_IN);
+            let text = pg_sys::Datum::from(c"null".as_ptr());
+            pg_sys::OidFunctionCall1Coll(read, pg_sys::InvalidOid, text)
+        })
+    }
 }
 
 /// One value of a result row.
@@ -27,6 +37,10 @@ pub enum Value<'a> {
     Instant(i64),
     /// A bigint.
     Integer(i64),
+    /// An integer.
+    Small(i32),
+    /// A uuid.
+    Uuid([u8; 16]),
     /// An array of bigint.
     Integers(Vec<i64>),
     /// A double precision.
@@ -45,16 +59,24 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
     /// A jsonb value.
     Json(Json),
+    /// A jsonb value that somebody else keeps.
+    JsonOf(&'a Json),
 }
 
 impl Value<'_> {
     /// # Safety
     /// `kind` is the type of the result column, and the variant fits it.
-    unsafe fn datum(&self, kind: pg_sys::Oid, scratch: &mut Text) -> Option<pg_sys::Datum> {
+    pub(super) unsafe fn datum(
+        &self,
+        kind: pg_sys::Oid,
+        scratch: &mut Text,
+    ) -> Option<pg_sys::Datum> {
         match self {
             Value::Null => None,
             Value::Instant(at) => Some(pg_sys::Datum::from(*at)),
             Value::Integer(value) => Some(pg_sys::Datum::from(*value)),
+            Value::Small(value) => Some(pg_sys::Datum::from(*value)),
+            Value::Uuid(bytes) => Some(uuid_value(bytes)),
             Value::Integers(values) => Some(array_of(values)),
             Value::Float(value) => Some(pg_sys::Datum::from(value.to_bits())),
             Value::Texts(texts) => Some(array_of_texts(texts)),
@@ -71,7 +93,17 @@ impl Value<'_> {
                 Some(scratch.datum())
             }
             Value::Json(json) => Some(json.0),
+            Value::JsonOf(json) => Some(json.0),
         }
+    }
+}
+
+fn uuid_value(bytes: &[u8; 16]) -> pg_sys::Datum {
+    // SAFETY: a uuid is sixteen bytes passed by reference, here in memory of the call's own.
+    unsafe {
+        let place = pg_sys::palloc(bytes.len()).cast::<u8>();
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+        pg_sys::Datum::from(place)
     }
 }
 

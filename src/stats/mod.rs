@@ -41,6 +41,35 @@ pub enum Kind {
     TooLate,
 }
 
+/// Something that became of an effect outside the database, by its place among those of an entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// It was begun for the first time.
+    Started,
+    /// It was begun again.
+    TakenOver,
+    /// It was done.
+    Done,
+    /// An attempt was said to have failed.
+    Failed,
+    /// It was begun as often as it may be.
+    GaveUp,
+    /// A fence was refused.
+    Stale,
+}
+
+/// How many there are.
+const EVENTS: usize = 6;
+
+/// Counts an event of an effect in a store, where counting is wanted.
+pub fn count(wanted: Wanted, store: Oid, effect: &[u8], event: Event, now: Instant) {
+    if let Some(table) = wanted.counts.then(table).flatten() {
+        let mut tally = tally::Tally::new();
+        tally.happened(event);
+        places::add(&table, &table::Subject { store, effect }, &tally, now);
+    }
+}
+
 /// How many outcomes there are.
 const OUTCOMES: usize = 5;
 

@@ -79,6 +79,8 @@ fn stores_and_leaves_are_no_members_of_the_extension() {
     assert_eq!(
         members,
         [
+            "effect_state",
+            "effects",
             "filter",
             "filter_day",
             "filters",
