@@ -7,7 +7,7 @@ use crate::domain::age::BUCKETS;
 use crate::domain::key::MAX_EFFECT_BYTES;
 
 /// Changes with whatever the words mean, and the file's first word with it.
-pub const NAME: &std::ffi::CStr = c"pg_once statistics 1";
+pub const NAME: &std::ffi::CStr = c"pg_once statistics 2";
 
 /// How many (database, store, effect) are counted apart in a server.
 pub const ENTRIES: usize = 1024;
