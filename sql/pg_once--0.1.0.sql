@@ -263,7 +263,14 @@ CREATE FUNCTION once.claim(
 ) RETURNS record
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'claim_wrapper';
 COMMENT ON FUNCTION once.claim(text, interval, text, text, text, timestamptz, boolean) IS
-    'claim with the whole answer as one row; wait => false answers in_progress at once instead of waiting for another transaction. Needs INSERT on the store';
+    'claim with the whole answer as one row: result is what once.complete() stored, for callers with SELECT on the store; fingerprint given: mismatch where the key was claimed with another; wait => false answers in_progress at once instead of waiting for another transaction. Needs INSERT on the store';
+
+CREATE FUNCTION once.complete(
+    key text, result jsonb, effect text DEFAULT '', store text DEFAULT 'processed_events'
+) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'complete_wrapper';
+COMMENT ON FUNCTION once.complete(text, jsonb, text, text) IS
+    'stores the answer of a claim, for duplicates to be given: true = stored now, false = the same was there; OC006 where the key is not claimed, OC007 where another answer is there. Needs INSERT on the store';
 
 CREATE FUNCTION once.claim_many(
     keys text[], ttl interval DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events'

@@ -35,9 +35,6 @@ fn begin_effect(
     event_time: Option<TimestampWithTimeZone>,
 ) -> Sql<OneRow<'static, 6>> {
     let begin = || {
-        if fingerprint.is_some() {
-            return Err(Refusal::NotYet("fingerprint"));
-        }
         let (key, effect) = (given(key, "key")?, given(effect, "effect")?);
         let terms = Terms {
             store: given(store, "store")?,
@@ -47,7 +44,7 @@ fn begin_effect(
             wait: true,
         };
         let lease = positive(given(lease, "lease")?, "lease")?;
-        let begun = effects::begin(&Wanted { key, terms, lease }, &settings())?;
+        let begun = effects::begin(&Wanted { key, terms, lease, fingerprint }, &settings())?;
         let of_an_effect = begun.outcome.is_of_an_effect();
         let downstream = of_an_effect.then(|| Value::Uuid(uuid_of(effect, key)));
         Ok([

@@ -4,6 +4,7 @@
 //!
 //! Text arguments arrive as bytes: keys are exact bytes in every database encoding.
 
+mod answers;
 mod audit;
 mod claims;
 mod double_tap;

@@ -8,6 +8,7 @@
 use super::stand;
 use crate::catalog::cache::Store;
 use crate::catalog::effects::{Given, Subject};
+use crate::claim::answer::digest;
 use crate::claim::arbiter::Arbiter;
 use crate::claim::lint::lint;
 use crate::claim::{Outcome as Claimed, Settings, Terms, check};
@@ -30,6 +31,8 @@ pub enum Outcome {
     TakenOver,
     /// Somebody runs it, or it waits for its retry.
     InProgress,
+    /// It was begun for another request.
+    Mismatch,
     /// It is done.
     Done,
     /// The message is older than what the store still remembers.
@@ -45,6 +48,7 @@ impl Outcome {
             Outcome::Started => c"started",
             Outcome::TakenOver => c"taken_over",
             Outcome::InProgress => c"in_progress",
+            Outcome::Mismatch => c"mismatch",
             Outcome::Done => c"done",
             Outcome::TooLate => c"too_late",
             Outcome::GaveUp => c"gave_up",
@@ -53,7 +57,7 @@ impl Outcome {
 
     /// Whether there is an effect that the outside can be asked about.
     pub fn is_of_an_effect(self) -> bool {
-        self != Outcome::TooLate
+        !matches!(self, Outcome::TooLate | Outcome::Mismatch)
     }
 }
 
@@ -63,6 +67,8 @@ pub struct Wanted<'a> {
     pub key: &'a [u8],
     /// What is claimed apart from it.
     pub terms: Terms<'a>,
+    /// What the request is told apart by.
+    pub fingerprint: Option<&'a [u8]>,
     /// For how long nobody takes the effect over, in microseconds.
     pub lease: i64,
 }
@@ -89,7 +95,7 @@ impl Begun {
 
 /// Begins an effect.
 pub fn begin(wanted: &Wanted, settings: &Settings) -> Result<Begun, Refusal> {
-    let Wanted { key, terms, lease } = wanted;
+    let Wanted { key, terms, lease, fingerprint } = wanted;
     check(key, terms.effect, settings)?;
     lint(&[key], terms, settings)?;
     let text = Text::new(key);
@@ -97,7 +103,7 @@ pub fn begin(wanted: &Wanted, settings: &Settings) -> Result<Begun, Refusal> {
         let called_at = (settings.clock)();
         let answer = {
             // No page stays pinned for what may be waited for after it.
-            let mut arbiter = Arbiter::new(terms, settings);
+            let mut arbiter = Arbiter::new(terms, settings).asking(fingerprint.map(digest));
             let answer = arbiter.claim(&text)?;
             arbiter.settle(0);
             answer
@@ -109,6 +115,7 @@ pub fn begin(wanted: &Wanted, settings: &Settings) -> Result<Begun, Refusal> {
         }
         let one = One { wanted, settings, key: &text, store: &store, called_at };
         let begun = match (answer.outcome, answer.window) {
+            (Claimed::Mismatch, _) => Some(Begun::of(Outcome::Mismatch)),
             (Claimed::TooLate, _) => Some(Begun::of(Outcome::TooLate)),
             (Claimed::InProgress, _) | (_, None) => Some(Begun::of(Outcome::InProgress)),
             (Claimed::Claimed, Some(window)) => Some(one.start(window)?),

@@ -50,7 +50,7 @@ pub(super) fn require_none_since(
     for leaf in store.leaves.iter().filter(|leaf| leaf.live_until > now) {
         let Some(mut opened) = OpenLeaf::to_search(leaf, View::Dirty)? else { continue };
         let is_there = opened.find(key, effect).is_some_and(|found| {
-            found.in_flight.is_none() && now < store.end_of(found.claimed_at, found.expires_at)
+            found.written_by.is_none() && now < store.end_of(found.claimed_at, found.expires_at)
         });
         if is_there && !opened.found_is_own() && !opened.found_is_visible() {
             return Err(Refusal::Invisible);

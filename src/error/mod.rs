@@ -84,10 +84,18 @@ pub enum Refusal {
         /// The store.
         store: String,
     },
+    /// There is no claim to be given an answer.
+    NotClaimed {
+        /// The store.
+        store: String,
+    },
+    /// Another answer is stored with the claim.
+    OtherAnswer {
+        /// The store.
+        store: String,
+    },
     /// A hold would end before it begins.
     HoldInThePast,
-    /// An argument is reserved for a later version.
-    NotYet(&'static str),
     /// The procedure was called where it cannot commit.
     InTransaction(&'static str),
     /// once.void_filter() was called otherwise than before the insert or update of a row.

@@ -74,8 +74,7 @@ impl Refusal {
             | Refusal::TtlTooLong { .. }
             | Refusal::SampleSize(_)
             | Refusal::LeaseTooLong(_)
-            | Refusal::BadAttempts
-            | Refusal::NotYet(_) => self.about_arguments(),
+            | Refusal::BadAttempts => self.about_arguments(),
             Refusal::BadInterval(_)
             | Refusal::BadForbid(_)
             | Refusal::RetentionBelowHorizon { .. }
@@ -97,6 +96,8 @@ impl Refusal {
             | Refusal::UnusableLeaf(_)
             | Refusal::AlteredByTrigger(_)
             | Refusal::TooLate { .. }
+            | Refusal::NotClaimed { .. }
+            | Refusal::OtherAnswer { .. }
             | Refusal::Internal(_) => self.about_state(),
             Refusal::Fence { store, fence, fault } => fault.words(store, *fence),
             Refusal::WrongKey { store, element, lint } => lint.words(store, *element),
@@ -171,24 +172,21 @@ impl Refusal {
                 "The ttl is added to the time of the claim in UTC and must lead past it.",
                 "Give it as an interval such as '7 days', or NULL for the store's retention.",
             ),
-            Refusal::TtlTooLong { store, retention } => words(
-                Code::ERRCODE_INVALID_PARAMETER_VALUE,
-                "ttl is longer than the store's retention",
-                format!("Store {} keeps claims for {}.", literal(store), readable(*retention)),
-                format!(
-                    "Raise it with SELECT once.alter_store({}, retention => '...').",
-                    literal(store)
-                ),
-            ),
-            other => words(
-                Code::ERRCODE_FEATURE_NOT_SUPPORTED,
-                match other {
-                    Refusal::NotYet(name) => format!("{name} must be NULL"),
-                    _ => String::new(),
-                },
-                "The argument is reserved for a later version.",
-                "Leave it out.",
-            ),
+            other => {
+                let (store, retention) = match other {
+                    Refusal::TtlTooLong { store, retention } => (store.as_str(), *retention),
+                    _ => ("", 0),
+                };
+                words(
+                    Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                    "ttl is longer than the store's retention",
+                    format!("Store {} keeps claims for {}.", literal(store), readable(retention)),
+                    format!(
+                        "Raise it with SELECT once.alter_store({}, retention => '...').",
+                        literal(store)
+                    ),
+                )
+            }
         }
     }
 
@@ -358,6 +356,24 @@ impl Refusal {
                     literal(store)
                 ),
                 "Look into the effect's own data; with pg_once.late_policy = 'claim' it is claimed as if it were new.",
+            ),
+            Refusal::NotClaimed { store } => words(
+                State::Own(b"OC006"),
+                "the key is not claimed",
+                format!(
+                    "Store {} has no claim of this key and effect whose window is not over.",
+                    literal(store)
+                ),
+                "Claim first, and store the answer in the same transaction or well within the window.",
+            ),
+            Refusal::OtherAnswer { store } => words(
+                State::Own(b"OC007"),
+                "the claim has another answer",
+                format!(
+                    "Store {} has an answer for this key and effect, and it is not this one.",
+                    literal(store)
+                ),
+                "An answer is stored once. once.lookup() shows it; to do the work again, release the claim.",
             ),
             other => words(
                 Code::ERRCODE_INTERNAL_ERROR,

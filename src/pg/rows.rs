@@ -8,7 +8,36 @@ use std::ffi::CStr;
 /// A jsonb value in memory of the call's own.
 pub struct Json(pg_sys::Datum);
 
+// SAFETY: keeps the argument's datum, which outlives the call; the SQL declaration makes it a jsonb.
+unsafe impl<'fcx> ArgAbi<'fcx> for Json {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+        // SAFETY: any type's datum can be had as an AnyElement, which is not looked into.
+        let element: pgrx::AnyElement = unsafe { arg.unbox_unchecked() };
+        Json(element.datum())
+    }
+}
+
 impl Json {
+    pub(super) fn datum(&self) -> pg_sys::Datum {
+        self.0
+    }
+
+    /// Whether both are the same value, whatever they were written like.
+    pub fn equals(&self, other: &Json) -> bool {
+        // SAFETY: compares two jsonb values, unpacking them where needed.
+        unsafe {
+            pg_sys::OidFunctionCall2Coll(
+                pg_sys::Oid::from(pg_sys::F_JSONB_EQ),
+                pg_sys::InvalidOid,
+                self.0,
+                other.0,
+            )
+            .value()
+                & 1
+                == 1
+        }
+    }
+
     pub(super) fn copy(datum: pg_sys::Datum) -> Json {
         // SAFETY: a jsonb value of a row whose page is pinned, copied whole.
         Json(unsafe {

@@ -40,11 +40,18 @@ impl SearchSnapshot {
         self.view == View::Dirty
     }
 
-    /// The transaction in flight that wrote, or is replacing, the row version found last.
-    pub(super) fn in_flight(&self) -> Option<pg_sys::TransactionId> {
+    /// The transaction in flight that wrote the row version found last.
+    pub(super) fn written_by(&self) -> Option<pg_sys::TransactionId> {
         // SAFETY: the snapshot is this value's own.
-        let (xmin, xmax) = unsafe { ((*self.dirty).xmin, (*self.dirty).xmax) };
-        [xmin, xmax].into_iter().find(|&xid| xid != pg_sys::InvalidTransactionId)
+        let xmin = unsafe { (*self.dirty).xmin };
+        (xmin != pg_sys::InvalidTransactionId).then_some(xmin)
+    }
+
+    /// The transaction in flight that is replacing or removing the row version found last, which is committed then.
+    pub(super) fn changed_by(&self) -> Option<pg_sys::TransactionId> {
+        // SAFETY: the snapshot is this value's own.
+        let xmax = unsafe { (*self.dirty).xmax };
+        (xmax != pg_sys::InvalidTransactionId).then_some(xmax)
     }
 }
 

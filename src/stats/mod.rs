@@ -27,8 +27,7 @@ use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use table::Table;
 
-/// An answer, by its place among the outcomes of an entry. The place of `mismatch`, which no claim answers
-/// yet, is the next one.
+/// What is counted, by its place in an entry: the outcomes of claims, then what became of claims later.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Do the work.
@@ -39,6 +38,12 @@ pub enum Kind {
     InProgress,
     /// Nobody can tell any more.
     TooLate,
+    /// Done already, for another request.
+    Mismatch,
+    /// An answer was stored.
+    Completed,
+    /// A claim was given up.
+    Released,
 }
 
 /// Something that became of an effect outside the database, by its place among those of an entry.
@@ -70,8 +75,8 @@ pub fn count(wanted: Wanted, store: Oid, effect: &[u8], event: Event, now: Insta
     }
 }
 
-/// How many outcomes there are.
-const OUTCOMES: usize = 5;
+/// How many kinds there are.
+const OUTCOMES: usize = 7;
 
 thread_local! {
     /// Whether getting the memory has failed in this session: said once, and not tried again.
