@@ -72,6 +72,8 @@ impl Refusal {
             | Refusal::EffectTooLong(_)
             | Refusal::TtlNotPositive
             | Refusal::TtlTooLong { .. }
+            | Refusal::NoReason
+            | Refusal::NotKeys
             | Refusal::SampleSize(_) => self.about_arguments(),
             Refusal::BadInterval(_)
             | Refusal::BadForbid(_)
@@ -147,6 +149,18 @@ impl Refusal {
                 format!("sample must be between 1 and {most}"),
                 "It is about how many keys are looked at; pages are read whole.",
                 "Leave it out for 10000, which tells a share of 1 % from none.",
+            ),
+            Refusal::NoReason => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "reason must not be empty",
+                "It is written down in once.release_log, for whoever asks why something was processed twice.",
+                "Say why, such as 'replay after incident 17'.",
+            ),
+            Refusal::NotKeys => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "query must be one query that gives keys",
+                "Its columns are a key, or a key and an effect, of type text.",
+                "Pass such as 'SELECT key FROM once.billing WHERE ...'.",
             ),
             Refusal::TtlNotPositive => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,
