@@ -135,6 +135,31 @@ COMMENT ON COLUMN once.effect_state.holder IS 'the role that was given it';
 COMMENT ON COLUMN once.effect_state.application_name IS 'what the session of that role called itself';
 COMMENT ON COLUMN once.effect_state.error IS 'what fail_effect said last';
 
+CREATE TABLE once.release_log (
+    at               timestamptz NOT NULL DEFAULT clock_timestamp(),
+    store            text        NOT NULL,
+    effect           text        NOT NULL,
+    key              text        NOT NULL,
+    claimed_at       timestamptz NOT NULL,
+    expires_at       timestamptz NOT NULL,
+    had_answer       boolean     NOT NULL,
+    reason           text        NOT NULL,
+    made_by          text        NOT NULL,
+    application_name text        NOT NULL
+);
+CREATE INDEX release_log_at ON once.release_log (at);
+COMMENT ON TABLE once.release_log IS 'claims that were given up with once.release() and once.release_many(), so that their messages may be processed again; kept until somebody deletes from it';
+COMMENT ON COLUMN once.release_log.at IS 'when';
+COMMENT ON COLUMN once.release_log.store IS 'the store, as it was called then';
+COMMENT ON COLUMN once.release_log.effect IS 'the effect';
+COMMENT ON COLUMN once.release_log.key IS 'the key';
+COMMENT ON COLUMN once.release_log.claimed_at IS 'when the claim was made';
+COMMENT ON COLUMN once.release_log.expires_at IS 'when it expired, or would have';
+COMMENT ON COLUMN once.release_log.had_answer IS 'whether an answer was stored with it';
+COMMENT ON COLUMN once.release_log.reason IS 'why';
+COMMENT ON COLUMN once.release_log.made_by IS 'the role that did it';
+COMMENT ON COLUMN once.release_log.application_name IS 'the application_name of its session';
+
 -- Seals and filters are not dumped: they belong to this server's files, and maintenance makes them anew, as it does
 -- what it finds about keys.
 
@@ -224,6 +249,7 @@ SELECT pg_catalog.pg_extension_config_dump('once.store_pause', '');
 SELECT pg_catalog.pg_extension_config_dump('once.maintenance_log', '');
 SELECT pg_catalog.pg_extension_config_dump('once.effect_fence', '');
 SELECT pg_catalog.pg_extension_config_dump('once.effect_state', '');
+SELECT pg_catalog.pg_extension_config_dump('once.release_log', '');
 
 -- ---------------------------------------------------------------------------------------------
 -- Claims
@@ -272,6 +298,20 @@ CREATE FUNCTION once.complete(
 COMMENT ON FUNCTION once.complete(text, jsonb, text, text) IS
     'stores the answer of a claim, for duplicates to be given: true = stored now, false = the same was there; OC006 where the key is not claimed, OC007 where another answer is there. Needs INSERT on the store';
 
+CREATE FUNCTION once.release(
+    key text, reason text, effect text DEFAULT '', store text DEFAULT 'processed_events'
+) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'release_wrapper';
+COMMENT ON FUNCTION once.release(text, text, text, text) IS
+    'gives the claim of a key up in this transaction, its window over or not, so that its message may be processed again, and writes to once.release_log; false where there is none. Needs DELETE on the store';
+
+CREATE FUNCTION once.release_many(
+    query text, reason text, effect text DEFAULT '', store text DEFAULT 'processed_events'
+) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'release_many_wrapper';
+COMMENT ON FUNCTION once.release_many(text, text, text, text) IS
+    'gives up every claim that a query names, by key or by key and effect, in this transaction; how many there were. Needs DELETE on the store, and what the query needs';
+
 CREATE FUNCTION once.claim_many(
     keys text[], ttl interval DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events'
 ) RETURNS TABLE (key text, claimed boolean)
@@ -299,6 +339,11 @@ CREATE FUNCTION once.key_from_json(payload jsonb, VARIADIC paths text[]) RETURNS
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'key_from_json_wrapper';
 COMMENT ON FUNCTION once.key_from_json(jsonb, text[]) IS
     'the natural key of fields of a payload, the same however it is serialised; paths are order.id, items[0].sku, ["name.with.dots"].id; a field that is missing or null is refused';
+
+CREATE FUNCTION once.fingerprint(payload jsonb, VARIADIC ignore text[] DEFAULT '{}') RETURNS text
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'fingerprint_wrapper';
+COMMENT ON FUNCTION once.fingerprint(jsonb, text[]) IS
+    'the SHA-256 of a payload in hexadecimal, the same however it is serialised, without the fields that the paths to be ignored lead to; paths as in key_from_json, ending in a name';
 
 CREATE FUNCTION once.key_uuid(effect text, key text) RETURNS uuid
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'key_uuid_wrapper';
@@ -991,4 +1036,4 @@ GRANT EXECUTE ON FUNCTION once.stat_entries() TO pg_monitor;
 GRANT SELECT ON once.stat_claims, once.stat_duplicate_ages, once.retention_advice TO pg_monitor;
 -- These tell of stores, days and sizes, never of a key; the expiries in once.partitions are for those who may
 -- read the store.
-GRANT SELECT ON once.stores, once.partitions, once.filters, once.health, once.maintenance_log TO pg_monitor;
+GRANT SELECT ON once.stores, once.partitions, once.filters, once.health, once.maintenance_log, once.release_log TO pg_monitor;

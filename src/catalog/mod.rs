@@ -17,6 +17,7 @@ pub mod log;
 pub mod making;
 mod overflow;
 pub mod pauses;
+pub mod releases;
 pub mod sealing;
 pub mod sql;
 pub mod stores;

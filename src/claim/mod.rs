@@ -2,7 +2,7 @@
 //! succeeds per validity window.
 //!
 //! `answer` is what is stored with a claim, `arbiter` is the protocol for one key, `batch` the same for many, `import` brings over what another
-//! table says was processed, `lint` says which keys look wrong, `lookup` is a look that claims nothing, `window` which leaves can hold a live
+//! table says was processed, `lint` says which keys look wrong, `lookup` is a look that claims nothing, `release` gives a claim up, `window` which leaves can hold a live
 //! claim.
 
 pub mod answer;
@@ -11,6 +11,7 @@ pub mod batch;
 pub mod import;
 pub mod lint;
 pub mod lookup;
+pub mod release;
 pub mod window;
 
 use crate::domain::day::{Day, Instant};

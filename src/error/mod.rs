@@ -94,6 +94,10 @@ pub enum Refusal {
         /// The store.
         store: String,
     },
+    /// A claim is to be released without a reason.
+    NoReason,
+    /// A query gives no keys.
+    NotKeys,
     /// A hold would end before it begins.
     HoldInThePast,
     /// The procedure was called where it cannot commit.

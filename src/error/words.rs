@@ -72,6 +72,8 @@ impl Refusal {
             | Refusal::EffectTooLong(_)
             | Refusal::TtlNotPositive
             | Refusal::TtlTooLong { .. }
+            | Refusal::NoReason
+            | Refusal::NotKeys
             | Refusal::SampleSize(_)
             | Refusal::LeaseTooLong(_)
             | Refusal::BadAttempts => self.about_arguments(),
@@ -165,6 +167,18 @@ impl Refusal {
                 "max_attempts must not be negative",
                 "It is how often an effect is begun before it is given up.",
                 "Pass 0 for no limit.",
+            ),
+            Refusal::NoReason => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "reason must not be empty",
+                "It is written down in once.release_log, for whoever asks why something was processed twice.",
+                "Say why, such as 'replay after incident 17'.",
+            ),
+            Refusal::NotKeys => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "query must be one query that gives keys",
+                "Its columns are a key, or a key and an effect, of type text.",
+                "Pass such as 'SELECT key FROM once.billing WHERE ...'.",
             ),
             Refusal::TtlNotPositive => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,

@@ -302,6 +302,36 @@ pub fn complete(
     Ok(work.finish(layout, given))
 }
 
+/// Removes the row a search of this leaf found, with what triggers and foreign keys make of that. Locked first as in
+/// [`replace`].
+pub fn remove(leaf: &Relation, layout: &Layout, search: &Search) -> Replaced {
+    match try_lock_row(leaf, search, Strength::Whole) {
+        Replaced::Done => {}
+        other => return other,
+    }
+    let work = Work::new(leaf, layout, &[], |_| {});
+    // SAFETY: as in `update`.
+    unsafe {
+        let mut recheck: pg_sys::EPQState = std::mem::zeroed();
+        pg_sys::EvalPlanQualInit(
+            &mut recheck,
+            work.estate,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            -1,
+            #[cfg(not(feature = "pg15"))]
+            std::ptr::null_mut(),
+        );
+        step(|| {
+            let old = search.slot();
+            raw::ExecSimpleRelationDelete(work.target, work.estate, &mut recheck, old);
+            raw::AfterTriggerEndQuery(work.estate);
+        });
+        pg_sys::EvalPlanQualEnd(&mut recheck);
+    }
+    Replaced::Done
+}
+
 /// Writes the work's row over the one a search found, which this transaction has locked.
 fn update(work: &Work, search: &Search) {
     // SAFETY: the search's slot holds the row version just locked; the EPQ state is initialised

@@ -35,6 +35,21 @@ impl Jsonb<'_> {
         Jsonb { datum: pg_sys::Datum::from(value), call: PhantomData }
     }
 
+    /// The same value without what these steps lead to, which is there.
+    pub fn without(self, steps: &[Vec<u8>]) -> Self {
+        let path = super::rows::array_of_texts(steps);
+        // SAFETY: a jsonb and an array of text; the answer lies in the call's memory context.
+        let datum = unsafe {
+            pg_sys::OidFunctionCall2Coll(
+                pg_sys::Oid::from(pg_sys::F_JSONB_DELETE_PATH),
+                pg_sys::InvalidOid,
+                self.datum,
+                path,
+            )
+        };
+        Jsonb { datum, call: PhantomData }
+    }
+
     /// The text form of the value that these steps lead to, as `#>` takes them; None where there is none.
     pub fn text_at(&self, steps: &[Vec<u8>]) -> Option<Vec<u8>> {
         let steps: Vec<Text> = steps.iter().map(|step| Text::new(step)).collect();

@@ -147,7 +147,7 @@ fn array_of(values: &[i64]) -> pg_sys::Datum {
     }
 }
 
-fn array_of_texts(texts: &[Vec<u8>]) -> pg_sys::Datum {
+pub(super) fn array_of_texts(texts: &[Vec<u8>]) -> pg_sys::Datum {
     let texts: Vec<Text> = texts.iter().map(|bytes| Text::new(bytes)).collect();
     let mut elements: Vec<pg_sys::Datum> = texts.iter().map(Text::datum).collect();
     // SAFETY: elements of type text, which has a length of its own and is aligned to four bytes; they are copied.

@@ -203,6 +203,15 @@ impl OpenLeaf {
         }
     }
 
+    /// Removes the row found last.
+    pub fn remove(&mut self) -> Replaced {
+        let content = self.content.as_ref();
+        match content.and_then(|content| Some((content, content.search.as_ref()?))) {
+            Some((content, search)) => executor::remove(&self.table, &content.layout, search),
+            None => Replaced::Changed,
+        }
+    }
+
     /// Lets go of every page, for a wait that may be long.
     pub fn release_pages(&mut self) {
         if let Some(search) = self.content.as_mut().and_then(|content| content.search.as_mut()) {

@@ -18,6 +18,7 @@ mod sealed;
 mod standing;
 mod together;
 mod verdict;
+mod waiting;
 
 use self::desk::Desk;
 pub use self::standing::{Act, Standing};
@@ -38,9 +39,9 @@ use crate::pg::privilege::{self, TableRight};
 use crate::pg::relation::Opened;
 use crate::pg::rows::Json;
 use crate::pg::session;
-use crate::pg::snapshot::{self, View};
+use crate::pg::snapshot;
 use crate::pg::text::Text;
-use crate::pg::tuple::{NewRow, Replaced, Strength};
+use crate::pg::tuple::{NewRow, Replaced};
 use crate::stats::Meter;
 use crate::storage::{self, OpenLeaf};
 use pgrx::pg_sys::TransactionId;
@@ -174,41 +175,6 @@ impl<'a> Arbiter<'a> {
             }
             pgrx::check_for_interrupts!();
         }
-    }
-
-    /// Waits, with no key's lock held, until the look can be made again.
-    fn wait_out(&mut self, mut desk: Desk, look: Look, key: &Text) -> Result<(), Refusal> {
-        match look {
-            Look::Decided(_) | Look::Stale => cache::forget(&desk.store),
-            Look::Held(place, xid, found) => {
-                desk.prepare_to_wait(place);
-                let leaf = desk.leaf_at(place);
-                self.meter.wait(self.settings.clock, || leaf.wait_for(xid, &found));
-                self.desk = Some(self.resumed(desk));
-            }
-            Look::RowBusy => {
-                desk.prepare_to_wait(None);
-                let strength = Strength::for_key(key, &self.effect);
-                let today = &desk.today;
-                self.meter.wait(self.settings.clock, || today.wait_for_row(strength));
-                self.desk = Some(self.resumed(desk));
-            }
-            Look::LeafBusy(place) => {
-                desk.others[place] = OpenLeaf::to_search(&desk.store.leaves[place], View::Dirty)?;
-                if desk.others[place].is_some() {
-                    self.desk = Some(desk);
-                } else {
-                    cache::forget(&desk.store);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A desk after a wait.
-    fn resumed(&self, mut desk: Desk) -> Desk {
-        desk.bulk = self.in_bulk.then(Bulk::new);
-        desk
     }
 
     /// Opens the store and the leaf of the day, today's unless an instant is given, making what is missing.

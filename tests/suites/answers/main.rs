@@ -2,5 +2,6 @@
 //! claim's row with everything that reads it.
 
 mod race;
+mod released;
 mod stored;
 mod waits;

@@ -111,6 +111,7 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.claim_once(uuid,interval,text,text,timestamp with time zone) -> boolean"
                 .to_owned(),
             format!("once.compare(text) -> {differences}"),
+            "once.complete(text,jsonb,text,text) -> boolean".to_owned(),
             "once.complete_effect(text,bigint,jsonb,text,text) -> boolean".to_owned(),
             "once.create_store(text,interval,interval,text,text[],integer) -> regclass".to_owned(),
             format!("once.double_tap({run}) -> {differences}"),
@@ -120,6 +121,7 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.extend_effect(text,bigint,interval,text,text) -> timestamp with time zone".to_owned(),
             "once.fail_effect(text,bigint,text,interval,text,text) -> text".to_owned(),
             "once.filter_probe(text,text,text) -> TABLE(leaf regclass, filter regclass)".to_owned(),
+            "once.fingerprint(jsonb,text[]) -> text".to_owned(),
             "once.hold(text,text,timestamp with time zone) -> void".to_owned(),
             "once.keep_seal() -> trigger".to_owned(),
             "once.kept_until(regclass) -> TABLE(leaf regclass, kept_until timestamp with time zone)"
@@ -130,6 +132,8 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.leaf_expiries(regclass) -> record".to_owned(),
             format!("once.lookup(text,text,text) -> {record}"),
             "once.natural_key(text[]) -> text".to_owned(),
+            "once.release(text,text,text,text) -> boolean".to_owned(),
+            "once.release_many(text,text,text,text) -> bigint".to_owned(),
             "once.schedule(text,text) -> bigint".to_owned(),
             "once.sealed_leaves(regclass) -> TABLE(leaf regclass, filter regclass)".to_owned(),
             "once.snapshot(text,regclass[],text[]) -> void".to_owned(),

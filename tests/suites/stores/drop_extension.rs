@@ -90,6 +90,7 @@ fn stores_and_leaves_are_no_members_of_the_extension() {
             "leaf_seal",
             "maintenance_log",
             "partitions",
+            "release_log",
             "retention_advice",
             "stat_claims",
             "stat_duplicate_ages",
