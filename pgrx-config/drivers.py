@@ -1,4 +1,4 @@
-"""Database drivers that only the tests want, and what runs them: psycopg, node-pg, JDBC.
+"""Database drivers that only the tests want, and what runs them: psycopg, node-pg, JDBC; web frameworks of the examples.
 
 Rule: java is taken where it is installed and new enough; it and its driver come from Debian otherwise.
 """
@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 
-from fetch import from_debian, said, unpacked
+from fetch import from_debian, locked, said, unpacked
 from npm import modules, node
 
 # Unix sockets, which the program in tests/drivers wants.
@@ -35,6 +35,8 @@ def drivers(versions):
         "PG_ONCE_PSYCOPG": lambda: unpacked("psycopg", *versions["psycopg"][:2], "the database driver"),
         "PG_ONCE_NODE": lambda: node(*versions["node"][1:])[0],
         "PG_ONCE_NODE_MODULES": lambda: modules("node-pg", "tests/drivers", versions["node-pg"][1], versions),
+        "PG_ONCE_HTTP_PYTHON": lambda: locked("http-python", *versions["http-python"][1:]),
+        "PG_ONCE_HTTP_NODE": lambda: modules("http-node", versions["http-node"][2], versions["http-node"][1], versions),
         "PG_ONCE_JAVA": lambda: from_debian("java", versions["java"][1], _java),
         "PG_ONCE_JDBC": lambda: from_debian("jdbc", versions["jdbc"][1], _jdbc),
     }

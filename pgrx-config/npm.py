@@ -13,8 +13,8 @@ import subprocess
 from fetch import alone, said, unpacked
 from place import ROOT, Missing, home, say
 
-# What the programs in tests/drivers are written in.
-OLDEST_NODE = 16
+# What the examples in examples/http are written for.
+OLDEST_NODE = 20
 
 
 def node(package, inside):
@@ -28,13 +28,14 @@ def node(package, inside):
 
 
 def modules(name, source, package, versions):
-    """The folder of a package and what it needs, as the lock file in a folder of the repository pins them."""
+    """The folder of packages (one, or more with commas) and what they need, as the lock file in a folder of the repository pins them."""
     source, folder = os.path.join(ROOT, source), os.path.join(home(), "servers", name)
     with open(os.path.join(source, "package-lock.json"), encoding="utf-8") as file:
         lock = file.read()
-    wanted, version = package.split("==")
-    if json.loads(lock)["packages"][f"node_modules/{wanted}"]["version"] != version:
-        raise Missing(f"pgrx-config/versions says {package}, and {source}/package-lock.json something else")
+    for each in package.split(","):
+        wanted, version = each.split("==")
+        if json.loads(lock)["packages"][f"node_modules/{wanted}"]["version"] != version:
+            raise Missing(f"pgrx-config/versions says {each}, and {source}/package-lock.json something else")
     _, npm = node(*versions["node"][1:])
     into = os.path.join(folder, "node_modules")
     with alone(name):

@@ -27,7 +27,8 @@ CREATE TABLE once.store_policy (
     raised_at     timestamptz,
     raised_from   interval,
     forbid        text[]      NOT NULL DEFAULT '{}'
-        CHECK (forbid <@ '{uuidv4,time_based,hash,natural}' AND coalesce(array_ndims(forbid), 1) = 1)
+        CHECK (forbid <@ '{uuidv4,time_based,hash,natural}' AND coalesce(array_ndims(forbid), 1) = 1),
+    max_attempts  integer     CHECK (max_attempts > 0)
 );
 COMMENT ON TABLE once.store_policy IS 'one row a store: how long it keeps claims and why; written by create_store, alter_store and drop_store';
 COMMENT ON COLUMN once.store_policy.store IS 'the partitioned table that is the store';
@@ -42,6 +43,7 @@ COMMENT ON COLUMN once.store_policy.doubt_since IS 'since when it does not';
 COMMENT ON COLUMN once.store_policy.raised_at IS 'when the retention was raised last: claims made before may be forgotten earlier than it says now';
 COMMENT ON COLUMN once.store_policy.raised_from IS 'the shortest retention it was raised from';
 COMMENT ON COLUMN once.store_policy.forbid IS 'kinds of keys that are not to be claimed: uuidv4, time_based, hash, natural; what becomes of one says pg_once.lint_keys';
+COMMENT ON COLUMN once.store_policy.max_attempts IS 'how often an effect of begin_effect is begun at most; NULL: no limit';
 
 CREATE TABLE once.leaf_promise (
     leaf       regclass    PRIMARY KEY,
@@ -94,6 +96,69 @@ COMMENT ON COLUMN once.maintenance_log.took IS 'how long it took';
 COMMENT ON COLUMN once.maintenance_log.detail IS 'in words';
 COMMENT ON COLUMN once.maintenance_log.made_by IS 'the role that did it';
 COMMENT ON COLUMN once.maintenance_log.runner IS 'the application_name of the session that did it, or its kind where that is empty: pg_once worker (the launcher''s), pg_once claim (a claim that lacked a leaf), pg_cron, or whatever a client calls itself';
+
+CREATE SEQUENCE once.effect_fence;
+COMMENT ON SEQUENCE once.effect_fence IS 'fences of effects: one for each time that somebody is given an effect to run, never given twice';
+
+CREATE TABLE once.effect_state (
+    store            regclass         NOT NULL,
+    fence            bigint           NOT NULL,
+    claimed_at       timestamptz      NOT NULL,
+    expires_at       timestamptz      NOT NULL,
+    since            timestamptz      NOT NULL,
+    lease_until      timestamptz,
+    retry_at         timestamptz,
+    shown_at         timestamptz,
+    attempt          integer          NOT NULL,
+    state            text             NOT NULL CHECK (state IN ('running', 'failed', 'gave_up')),
+    effect           text COLLATE "C" NOT NULL,
+    key              text COLLATE "C" NOT NULL,
+    holder           text             NOT NULL,
+    application_name text             NOT NULL,
+    error            text,
+    PRIMARY KEY (store, effect, key)
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
+COMMENT ON TABLE once.effect_state IS 'one row an effect outside the database that was begun and is not finished; written by begin_effect, extend_effect, complete_effect, fail_effect and release. It counts only while the claim it was begun with stands';
+COMMENT ON COLUMN once.effect_state.store IS 'the store';
+COMMENT ON COLUMN once.effect_state.fence IS 'the number of whoever runs it, or ran it last';
+COMMENT ON COLUMN once.effect_state.claimed_at IS 'when its claim was made, which is when it was begun first';
+COMMENT ON COLUMN once.effect_state.expires_at IS 'when that claim expires, pauses left out';
+COMMENT ON COLUMN once.effect_state.since IS 'when it came into its state, or was last taken over';
+COMMENT ON COLUMN once.effect_state.lease_until IS 'running: until when nobody takes it over';
+COMMENT ON COLUMN once.effect_state.retry_at IS 'failed: from when on it can be taken over';
+COMMENT ON COLUMN once.effect_state.shown_at IS 'when a pass first saw that its window is over; its day is kept for a day from then on, and once.health tells of it';
+COMMENT ON COLUMN once.effect_state.attempt IS 'how often it was begun';
+COMMENT ON COLUMN once.effect_state.state IS 'running, failed or gave_up; a finished effect has no row';
+COMMENT ON COLUMN once.effect_state.effect IS 'which effect of the key';
+COMMENT ON COLUMN once.effect_state.key IS 'the key';
+COMMENT ON COLUMN once.effect_state.holder IS 'the role that was given it';
+COMMENT ON COLUMN once.effect_state.application_name IS 'what the session of that role called itself';
+COMMENT ON COLUMN once.effect_state.error IS 'what fail_effect said last';
+
+CREATE TABLE once.release_log (
+    at               timestamptz NOT NULL DEFAULT clock_timestamp(),
+    store            text        NOT NULL,
+    effect           text        NOT NULL,
+    key              text        NOT NULL,
+    claimed_at       timestamptz NOT NULL,
+    expires_at       timestamptz NOT NULL,
+    had_answer       boolean     NOT NULL,
+    reason           text        NOT NULL,
+    made_by          text        NOT NULL,
+    application_name text        NOT NULL
+);
+CREATE INDEX release_log_at ON once.release_log (at);
+COMMENT ON TABLE once.release_log IS 'claims that were given up with once.release() and once.release_many(), so that their messages may be processed again; kept until somebody deletes from it';
+COMMENT ON COLUMN once.release_log.at IS 'when';
+COMMENT ON COLUMN once.release_log.store IS 'the store, as it was called then';
+COMMENT ON COLUMN once.release_log.effect IS 'the effect';
+COMMENT ON COLUMN once.release_log.key IS 'the key';
+COMMENT ON COLUMN once.release_log.claimed_at IS 'when the claim was made';
+COMMENT ON COLUMN once.release_log.expires_at IS 'when it expired, or would have';
+COMMENT ON COLUMN once.release_log.had_answer IS 'whether an answer was stored with it';
+COMMENT ON COLUMN once.release_log.reason IS 'why';
+COMMENT ON COLUMN once.release_log.made_by IS 'the role that did it';
+COMMENT ON COLUMN once.release_log.application_name IS 'the application_name of its session';
 
 -- Seals and filters are not dumped: they belong to this server's files, and maintenance makes them anew, as it does
 -- what it finds about keys.
@@ -182,6 +247,9 @@ SELECT pg_catalog.pg_extension_config_dump('once.store_policy', '');
 SELECT pg_catalog.pg_extension_config_dump('once.leaf_promise', '');
 SELECT pg_catalog.pg_extension_config_dump('once.store_pause', '');
 SELECT pg_catalog.pg_extension_config_dump('once.maintenance_log', '');
+SELECT pg_catalog.pg_extension_config_dump('once.effect_fence', '');
+SELECT pg_catalog.pg_extension_config_dump('once.effect_state', '');
+SELECT pg_catalog.pg_extension_config_dump('once.release_log', '');
 
 -- ---------------------------------------------------------------------------------------------
 -- Claims
@@ -221,7 +289,28 @@ CREATE FUNCTION once.claim(
 ) RETURNS record
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'claim_wrapper';
 COMMENT ON FUNCTION once.claim(text, interval, text, text, text, timestamptz, boolean) IS
-    'claim with the whole answer as one row; wait => false answers in_progress at once instead of waiting for another transaction. Needs INSERT on the store';
+    'claim with the whole answer as one row: result is what once.complete() stored, for callers with SELECT on the store; fingerprint given: mismatch where the key was claimed with another; wait => false answers in_progress at once instead of waiting for another transaction. Needs INSERT on the store';
+
+CREATE FUNCTION once.complete(
+    key text, result jsonb, effect text DEFAULT '', store text DEFAULT 'processed_events'
+) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'complete_wrapper';
+COMMENT ON FUNCTION once.complete(text, jsonb, text, text) IS
+    'stores the answer of a claim, for duplicates to be given: true = stored now, false = the same was there; OC006 where the key is not claimed, OC007 where another answer is there. Needs INSERT on the store';
+
+CREATE FUNCTION once.release(
+    key text, reason text, effect text DEFAULT '', store text DEFAULT 'processed_events'
+) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'release_wrapper';
+COMMENT ON FUNCTION once.release(text, text, text, text) IS
+    'gives the claim of a key up in this transaction, its window over or not, so that its message may be processed again, and writes to once.release_log; false where there is none. Needs DELETE on the store';
+
+CREATE FUNCTION once.release_many(
+    query text, reason text, effect text DEFAULT '', store text DEFAULT 'processed_events'
+) RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'release_many_wrapper';
+COMMENT ON FUNCTION once.release_many(text, text, text, text) IS
+    'gives up every claim that a query names, by key or by key and effect, in this transaction; how many there were. Needs DELETE on the store, and what the query needs';
 
 CREATE FUNCTION once.claim_many(
     keys text[], ttl interval DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events'
@@ -251,6 +340,11 @@ CREATE FUNCTION once.key_from_json(payload jsonb, VARIADIC paths text[]) RETURNS
 COMMENT ON FUNCTION once.key_from_json(jsonb, text[]) IS
     'the natural key of fields of a payload, the same however it is serialised; paths are order.id, items[0].sku, ["name.with.dots"].id; a field that is missing or null is refused';
 
+CREATE FUNCTION once.fingerprint(payload jsonb, VARIADIC ignore text[] DEFAULT '{}') RETURNS text
+    LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'fingerprint_wrapper';
+COMMENT ON FUNCTION once.fingerprint(jsonb, text[]) IS
+    'the SHA-256 of a payload in hexadecimal, the same however it is serialised, without the fields that the paths to be ignored lead to; paths as in key_from_json, ending in a name';
+
 CREATE FUNCTION once.key_uuid(effect text, key text) RETURNS uuid
     LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'key_uuid_wrapper';
 COMMENT ON FUNCTION once.key_uuid(text, text) IS
@@ -262,19 +356,19 @@ COMMENT ON FUNCTION once.key_uuid(text, text) IS
 
 CREATE FUNCTION once.create_store(
     name text, retry_horizon interval DEFAULT NULL, retention interval DEFAULT NULL, note text DEFAULT NULL,
-    forbid text[] DEFAULT NULL
+    forbid text[] DEFAULT NULL, max_attempts integer DEFAULT NULL
 ) RETURNS regclass
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'create_store_wrapper';
-COMMENT ON FUNCTION once.create_store(text, interval, interval, text, text[]) IS
-    'makes a store: the partitioned table once.<name> and its first days; retention defaults to pg_once.horizon_factor x retry_horizon, or pg_once.default_retention; forbid: kinds of keys not to be claimed (uuidv4, time_based, hash, natural). Needs CREATE on schema once';
+COMMENT ON FUNCTION once.create_store(text, interval, interval, text, text[], integer) IS
+    'makes a store: the partitioned table once.<name> and its first days; retention defaults to pg_once.horizon_factor x retry_horizon, or pg_once.default_retention; forbid: kinds of keys not to be claimed (uuidv4, time_based, hash, natural); max_attempts: how often begin_effect gives out an effect, NULL or 0 without limit. Needs CREATE on schema once';
 
 CREATE FUNCTION once.alter_store(
     name text, retry_horizon interval DEFAULT NULL, retention interval DEFAULT NULL, note text DEFAULT NULL,
-    forbid text[] DEFAULT NULL
+    forbid text[] DEFAULT NULL, max_attempts integer DEFAULT NULL
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'alter_store_wrapper';
-COMMENT ON FUNCTION once.alter_store(text, interval, interval, text, text[]) IS
-    'changes what is given and leaves what is NULL; a longer retention protects what is there, a shorter one never drops a claim before the expiry it was given; forbid => ''{}'' forbids none. Needs ownership of the store';
+COMMENT ON FUNCTION once.alter_store(text, interval, interval, text, text[], integer) IS
+    'changes what is given and leaves what is NULL; a longer retention protects what is there, a shorter one never drops a claim before the expiry it was given; forbid => ''{}'' forbids none, max_attempts => 0 takes the limit away. Needs ownership of the store';
 
 CREATE FUNCTION once.drop_store(name text) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'drop_store_wrapper';
@@ -341,7 +435,8 @@ SELECT c.relname::text                      AS store,
        l.last_day,
        p.created_at,
        p.maintained_at,
-       p.forbid
+       p.forbid,
+       p.max_attempts
   FROM once.store_policy p
   JOIN pg_catalog.pg_class c ON c.oid = p.store
   CROSS JOIN LATERAL (
@@ -350,7 +445,7 @@ SELECT c.relname::text                      AS store,
               max(once.leaf_day(i.inhrelid))  AS last_day
          FROM pg_catalog.pg_inherits i
         WHERE i.inhparent = p.store) l;
-COMMENT ON VIEW once.stores IS 'one row a store: owner, window, the days it has, when a pass over it last came to its end, and the kinds of keys it forbids';
+COMMENT ON VIEW once.stores IS 'one row a store: owner, window, the days it has, when a pass over it last came to its end, the kinds of keys it forbids, and how often it has an effect begun';
 
 CREATE FUNCTION once.kept_until(store regclass) RETURNS TABLE (leaf regclass, kept_until timestamptz)
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'kept_until_wrapper';
@@ -423,6 +518,87 @@ SELECT s.relname::text                 AS store,
               WHERE h.since <= clock_timestamp() AND clock_timestamp() < h.until) h ON h.store = p.store
   CROSS JOIN (SELECT now, (now AT TIME ZONE 'UTC')::date AS today FROM (SELECT clock_timestamp() AS now) c) u;
 COMMENT ON VIEW once.partitions IS 'one row a leaf: its UTC day, its state (future, current, open, sealed, held by a pause, due to be dropped), until when it was promised and when it goes; the two expiries read the whole leaf, only where they are selected';
+
+-- ---------------------------------------------------------------------------------------------
+-- Effects outside the database
+-- ---------------------------------------------------------------------------------------------
+
+CREATE TYPE once.effect_outcome AS ENUM ('started', 'taken_over', 'in_progress', 'done', 'mismatch', 'too_late', 'gave_up');
+COMMENT ON TYPE once.effect_outcome IS 'what became of begin_effect: started, taken_over = run the effect; every other value = do not';
+
+CREATE FUNCTION once.begin_effect(
+    key text, lease interval, ttl interval DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events',
+    fingerprint text DEFAULT NULL, event_time timestamptz DEFAULT NULL,
+    OUT outcome once.effect_outcome, OUT fence bigint, OUT attempt integer, OUT downstream_key uuid, OUT result jsonb,
+    OUT lease_until timestamptz
+) RETURNS record
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'begin_effect_wrapper';
+COMMENT ON FUNCTION once.begin_effect(text, interval, interval, text, text, text, timestamptz) IS
+    'claims the key of an effect outside the database for as long as lease: commit, run the effect with downstream_key, then call complete_effect with fence. taken_over: another attempt ended without saying how. Needs INSERT on the store';
+
+CREATE FUNCTION once.extend_effect(
+    key text, fence bigint, lease interval, effect text DEFAULT '', store text DEFAULT 'processed_events'
+) RETURNS timestamptz
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'extend_effect_wrapper';
+COMMENT ON FUNCTION once.extend_effect(text, bigint, interval, text, text) IS
+    'lets the lease of a running effect end so long from now, and says when that is: not after its window. A stale fence is refused (OC008). Needs INSERT on the store';
+
+CREATE FUNCTION once.complete_effect(
+    key text, fence bigint, result jsonb DEFAULT NULL, effect text DEFAULT '', store text DEFAULT 'processed_events'
+) RETURNS boolean
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'complete_effect_wrapper';
+COMMENT ON FUNCTION once.complete_effect(text, bigint, jsonb, text, text) IS
+    'the effect is done: stores its answer, NULL as a JSON null, with the claim. True: stored now; false: the same answer is there already. A stale fence is refused (OC008). Needs INSERT on the store';
+
+CREATE FUNCTION once.fail_effect(
+    key text, fence bigint, error text, retry_after interval DEFAULT '0', effect text DEFAULT '',
+    store text DEFAULT 'processed_events'
+) RETURNS text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'fail_effect_wrapper';
+COMMENT ON FUNCTION once.fail_effect(text, bigint, text, interval, text, text) IS
+    'the attempt has failed: another can take the effect over after retry_after. Answers failed, or gave_up where the store''s max_attempts is reached. A stale fence is refused (OC008). Needs INSERT on the store';
+
+CREATE FUNCTION once.window_end(store regclass, claimed_at timestamptz, expires_at timestamptz) RETURNS timestamptz
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'window_end_wrapper';
+COMMENT ON FUNCTION once.window_end(regclass, timestamptz, timestamptz) IS
+    'when the window of a claim ends: when it expires, and later by the store''s pauses';
+
+CREATE VIEW once.effects AS
+SELECT c.relname::text AS store,
+       s.effect,
+       s.key,
+       CASE WHEN w.ends_at <= t.now        THEN 'expired'
+            WHEN s.state = 'gave_up'       THEN 'gave_up'
+            WHEN s.state = 'running'       THEN CASE WHEN s.lease_until > t.now THEN 'running' ELSE 'overdue' END
+            WHEN s.retry_at > t.now        THEN 'waiting'
+            ELSE 'failed' END AS state,
+       s.attempt,
+       p.max_attempts,
+       s.fence,
+       s.claimed_at AS began_at,
+       v.since,
+       greatest(t.now - v.since, '0') AS lasts,
+       s.lease_until,
+       s.retry_at,
+       w.ends_at,
+       s.shown_at,
+       s.error,
+       s.holder,
+       s.application_name
+  FROM once.effect_state s
+  JOIN pg_catalog.pg_class c ON c.oid = s.store
+  LEFT JOIN once.store_policy p ON p.store = s.store
+ CROSS JOIN (SELECT clock_timestamp() AS now) t
+ -- A pause only lets a window end later.
+ CROSS JOIN LATERAL (SELECT CASE WHEN s.expires_at > t.now THEN s.expires_at
+                                 ELSE once.window_end(s.store, s.claimed_at, s.expires_at) END AS ends_at) w
+ CROSS JOIN LATERAL (SELECT CASE WHEN w.ends_at <= t.now     THEN w.ends_at
+                                 WHEN s.state = 'gave_up'    THEN s.since
+                                 WHEN s.lease_until <= t.now THEN s.lease_until
+                                 WHEN s.retry_at <= t.now    THEN s.retry_at
+                                 ELSE s.since END AS since) v;
+COMMENT ON VIEW once.effects IS
+    'one row an unfinished effect: running, overdue (its lease is over), waiting (for its retry), failed (to be retried), gave_up, or expired (its window is over); since when, by whom';
 
 CREATE VIEW once.health AS
 WITH clock AS (SELECT now, (now AT TIME ZONE 'UTC')::date AS today FROM (SELECT clock_timestamp() AS now) c),
@@ -591,6 +767,27 @@ SELECT 'warning', k.name, 'keys look wrong', a.since, pg_catalog.format('effect 
        pg_catalog.format('SELECT effect, findings FROM once.audit_keys(%L)', k.name)
   FROM known k JOIN once.key_audit a ON a.store = k.store WHERE a.finding IS NOT NULL
 UNION ALL
+SELECT 'warning', e.store, 'effects wait for somebody to take them over', min(e.since),
+       pg_catalog.format('%s overdue or failed; the longest for %s', count(*), max(e.lasts)),
+       pg_catalog.format('SELECT * FROM once.effects WHERE store = %L AND state IN (''overdue'', ''failed'')', e.store)
+  FROM once.effects e WHERE e.state IN ('overdue', 'failed') GROUP BY e.store
+UNION ALL
+SELECT 'error', e.store, 'effects were given up', min(e.since),
+       pg_catalog.format('%s, begun as often as max_attempts allows; nobody begins them again', count(*)),
+       pg_catalog.format('SELECT * FROM once.effects WHERE store = %L AND state = ''gave_up''', e.store)
+  FROM once.effects e WHERE e.state = 'gave_up' GROUP BY e.store
+UNION ALL
+SELECT 'warning', e.store, 'windows of unfinished effects are about to end', NULL,
+       pg_catalog.format('%s; from %s on the key of the first can be claimed anew', count(*), min(e.ends_at)),
+       pg_catalog.format('SELECT * FROM once.effects WHERE store = %L AND state <> ''expired'' ORDER BY ends_at', e.store)
+  FROM once.effects e, clock
+ WHERE e.state <> 'expired' AND e.ends_at - now < (e.ends_at - e.began_at) / 10 GROUP BY e.store
+UNION ALL
+SELECT 'error', e.store, 'windows of unfinished effects are over', min(e.since),
+       pg_catalog.format('%s; nobody knows whether they were done, and they go with their day, at the earliest a day after a pass has seen them', count(*)),
+       pg_catalog.format('SELECT * FROM once.effects WHERE store = %L AND state = ''expired''', e.store)
+  FROM once.effects e WHERE e.state = 'expired' GROUP BY e.store
+UNION ALL
 SELECT 'error', l.name, 'a leaf cannot be searched, so claims fail', NULL,
        CASE WHEN l.relkind <> 'r' THEN pg_catalog.format('%s is no ordinary table', l.leaf)
             WHEN NOT x.indisvalid THEN pg_catalog.format('the primary key of %s is not valid', l.leaf)
@@ -634,7 +831,8 @@ COMMENT ON FUNCTION once.stat_bounds() IS
 CREATE FUNCTION once.stat_entries() RETURNS TABLE (
     store regclass, effect text, claimed bigint, duplicates bigint, in_progress bigint, too_late bigint,
     mismatch bigint, waits bigint, waited_us bigint, oldest_us bigint, last_tenth bigint, ages bigint[],
-    stats_reset timestamptz
+    stats_reset timestamptz, started bigint, taken_over bigint, effects_done bigint, effects_failed bigint, gave_up bigint,
+    stale_fences bigint
 )   LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 100 AS 'MODULE_PATHNAME', 'stat_entries_wrapper';
 COMMENT ON FUNCTION once.stat_entries() IS
     'what the views of statistics are made of: one row for each store and effect counted in this database';
@@ -657,7 +855,13 @@ SELECT c.relname::text AS store,
        CASE WHEN e.duplicates > 0 THEN e.oldest_us * interval '1 microsecond' END AS oldest_duplicate,
        e.last_tenth,
        e.ages,
-       e.stats_reset
+       e.stats_reset,
+       e.started,
+       e.taken_over,
+       e.effects_done,
+       e.effects_failed,
+       e.gave_up,
+       e.stale_fences
   FROM once.stat_entries() e
   LEFT JOIN pg_catalog.pg_class c ON c.oid = e.store
  WHERE e.store IS NULL OR c.oid IS NOT NULL;
@@ -832,4 +1036,4 @@ GRANT EXECUTE ON FUNCTION once.stat_entries() TO pg_monitor;
 GRANT SELECT ON once.stat_claims, once.stat_duplicate_ages, once.retention_advice TO pg_monitor;
 -- These tell of stores, days and sizes, never of a key; the expiries in once.partitions are for those who may
 -- read the store.
-GRANT SELECT ON once.stores, once.partitions, once.filters, once.health, once.maintenance_log TO pg_monitor;
+GRANT SELECT ON once.stores, once.partitions, once.filters, once.health, once.maintenance_log, once.release_log TO pg_monitor;

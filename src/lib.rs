@@ -4,8 +4,8 @@
 //! or vanish together. The rooms, from the top down; imports run downward only:
 //!
 //! - [`api`], [`worker`]: SQL in and out; the background process.
-//! - [`claim`], [`maintenance`], [`double_tap`]: who wins a key; which days come and go; whether a
-//!   pipeline is ready for duplicates.
+//! - [`claim`], [`effects`], [`maintenance`], [`double_tap`]: who wins a key; who runs what lies outside the
+//!   database; which days come and go; whether a pipeline is ready for duplicates.
 //! - [`storage`], [`catalog`]: rows in leaves; which stores and leaves exist.
 //! - [`stats`]: what was answered, counted.
 //! - [`gucs`], [`error`]: settings; refusals.
@@ -16,6 +16,7 @@ mod catalog;
 mod claim;
 mod domain;
 mod double_tap;
+mod effects;
 mod error;
 mod gucs;
 mod maintenance;

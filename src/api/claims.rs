@@ -10,12 +10,12 @@
 use super::{given, settings, span};
 use crate::claim::arbiter::{self, Arbiter};
 use crate::claim::lint::lint;
-use crate::claim::{Answer, Outcome, Terms, batch, check, lookup as looking};
+use crate::claim::{Answer, Outcome, Terms, answer, batch, check, lookup as looking};
 use crate::domain::shown::shown;
 use crate::error::{Refusal, raise};
 use crate::pg::array::{ArrayFault, TextArray};
 use crate::pg::failure::{Sql, sql};
-use crate::pg::rows::{OneRow, RowSet, Value};
+use crate::pg::rows::{Json, OneRow, RowSet, Value};
 use crate::pg::text::Text;
 use pgrx::datum::{Interval, TimestampWithTimeZone, Uuid};
 use pgrx::pg_extern;
@@ -69,7 +69,7 @@ fn claim_once(
 ) -> Sql<bool> {
     sql(|| {
         arbiter::refuse_read_only(c"once.claim_once()");
-        let answer = raise(claim_one(key, ttl, effect, store, event_time, true));
+        let answer = raise(claim_one(key, ttl, effect, store, event_time));
         if answer.outcome == Outcome::TooLate {
             let store = shown(store.unwrap_or_default());
             raise::<()>(Err(Refusal::TooLate { store }));
@@ -84,13 +84,12 @@ fn claim_one(
     effect: Option<&[u8]>,
     store: Option<&[u8]>,
     event_time: Option<TimestampWithTimeZone>,
-    wait: bool,
 ) -> Result<Answer, Refusal> {
     let key = given(key, "key")?;
     let effect = given(effect, "effect")?;
     let store = given(store, "store")?;
     let event_time = event_time.map(i64::from);
-    let terms = Terms { store, effect, ttl: ttl.map(span), event_time, wait };
+    let terms = Terms { store, effect, ttl: ttl.map(span), event_time, wait: true };
     let settings = settings();
     check(key, effect, &settings)?;
     lint(&[key], &terms, &settings)?;
@@ -100,9 +99,24 @@ fn claim_one(
     Ok(answer)
 }
 
+/// What a claim with the whole answer is given: the digest of the fingerprint may be the same as the one stored.
+fn claim_whole(
+    key: Option<&[u8]>,
+    terms: &Terms,
+    fingerprint: Option<&[u8]>,
+) -> Result<(Answer, Option<Json>), Refusal> {
+    let (key, settings) = (given(key, "key")?, settings());
+    check(key, terms.effect, &settings)?;
+    lint(&[key], terms, &settings)?;
+    let mut arbiter = Arbiter::new(terms, &settings).asking(fingerprint.map(answer::digest));
+    let answer = arbiter.claim(&Text::new(key))?;
+    arbiter.settle(0);
+    Ok((answer, arbiter.result()))
+}
+
 /// Claims a key and gives the whole answer; `wait` false answers in_progress instead of waiting for
 /// another transaction; `event_time`, when what the message tells of happened, answers too_late where nobody
-/// can tell any more whether it was claimed. `fingerprint` is reserved: not NULL raises 0A000.
+/// can tell any more whether it was claimed; `fingerprint` answers mismatch where the key was claimed with another.
 #[pg_extern(sql = false)]
 #[allow(clippy::too_many_arguments)] // the arguments of the SQL function
 fn claim(
@@ -116,21 +130,23 @@ fn claim(
 ) -> Sql<OneRow<'static, 4>> {
     sql(|| {
         arbiter::refuse_read_only(c"once.claim()");
-        let reserved = match fingerprint {
-            Some(_) => Err(Refusal::NotYet("fingerprint")),
-            None => Ok(()),
+        let claim = || {
+            let terms = Terms {
+                effect: given(effect, "effect")?,
+                store: given(store, "store")?,
+                ttl: ttl.map(span),
+                event_time: event_time.map(i64::from),
+                wait: given(wait, "wait")?,
+            };
+            claim_whole(key, &terms, fingerprint)
         };
-        let answer = raise(
-            reserved
-                .and_then(|()| given(wait, "wait"))
-                .and_then(|wait| claim_one(key, ttl, effect, store, event_time, wait)),
-        );
+        let (answer, result) = raise(claim());
         let instant = |at: Option<i64>| at.map_or(Value::Null, Value::Instant);
         OneRow([
             Value::Label(answer.outcome.label()),
             instant(answer.window.map(|(claimed_at, _)| claimed_at)),
             instant(answer.window.map(|(_, expires_at)| expires_at)),
-            Value::Null,
+            result.map_or(Value::Null, Value::Json),
         ])
     })
 }

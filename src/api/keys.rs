@@ -1,4 +1,4 @@
-//! `natural_key`, `key_from_json`, `key_uuid`: making keys. Pure functions of their arguments, which read nothing.
+//! `natural_key`, `key_from_json`, `key_uuid`, `fingerprint`: making keys and digests. Pure functions of their arguments, which read nothing.
 //!
 //! Errors: 22004 for a NULL argument, part or path, and for a field that is null; 22023 for no parts, nothing but
 //! empty parts, a path that cannot be read and a value nested too deep; 2203A for a field that is missing; 2202E for an array of
@@ -7,14 +7,14 @@
 use super::given;
 use crate::domain::canonical::{canonical, is_blank, is_null};
 use crate::domain::joining::{self, JoinFault};
-use crate::domain::json_path;
+use crate::domain::json_path::{self, PathFault};
 use crate::domain::key::KeyFault;
 use crate::domain::shown::shown;
 use crate::error::{PartsFault, Refusal, raise};
 use crate::pg::array::{ArrayFault, TextArray};
 use crate::pg::failure::{Sql, sql};
 use crate::pg::json::Jsonb;
-use crate::pg::text::Text;
+use crate::pg::text::{Text, sha256};
 use pgrx::datum::Uuid;
 use pgrx::pg_extern;
 
@@ -58,6 +58,31 @@ fn field(payload: &Jsonb<'_>, path: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(canonical(&json).map_err(|fault| PartsFault::Value(name(), fault))?)
 }
 
+/// The digest of a payload, the same however it is written down, without the fields to be ignored.
+#[pg_extern(sql = false)]
+fn fingerprint(payload: Option<Jsonb<'_>>, ignore: Option<TextArray<'_>>) -> Sql<String> {
+    let made = || {
+        let mut payload = given(payload, "payload")?.unpacked();
+        for path in elements(ignore, "ignore", "path")? {
+            let fault = |fault| Refusal::from(PartsFault::Path(shown(path), fault));
+            // Without one element the others would have other numbers.
+            if path.ends_with(b"]") && !path.ends_with(b"\"]") {
+                let expected = "a name, because an element cannot be left out";
+                return Err(fault(PathFault { at: path.len(), expected }));
+            }
+            let steps = json_path::steps(path).map_err(fault)?;
+            if payload.text_at(&steps).is_some() {
+                payload = payload.without(&steps);
+            }
+        }
+        let whole = payload.text_at(&[]).unwrap_or_default();
+        let whole =
+            canonical(&whole).map_err(|fault| PartsFault::Value("payload".into(), fault))?;
+        Ok(sha256(&whole).iter().map(|byte| format!("{byte:02x}")).collect())
+    };
+    sql(|| raise(made()))
+}
+
 /// The uuid of an effect and a key.
 #[pg_extern(sql = false)]
 fn key_uuid(effect: Option<&[u8]>, key: Option<&[u8]>) -> Sql<Uuid> {
@@ -66,10 +91,15 @@ fn key_uuid(effect: Option<&[u8]>, key: Option<&[u8]>) -> Sql<Uuid> {
         if key.is_empty() {
             return Err(Refusal::Key(KeyFault::Empty));
         }
-        let name = Text::in_utf8(&joining::scoped(effect, key));
-        Ok(Uuid::from_bytes(uuid::Uuid::new_v5(&NAMESPACE, &name).into_bytes()))
+        Ok(Uuid::from_bytes(uuid_of(effect, key)))
     };
     sql(|| raise(made()))
+}
+
+/// The bytes of [`key_uuid`].
+pub(super) fn uuid_of(effect: &[u8], key: &[u8]) -> [u8; 16] {
+    let name = Text::in_utf8(&joining::scoped(effect, key));
+    uuid::Uuid::new_v5(&NAMESPACE, &name).into_bytes()
 }
 
 fn elements<'a>(

@@ -4,9 +4,11 @@
 //!
 //! Text arguments arrive as bytes: keys are exact bytes in every database encoding.
 
+mod answers;
 mod audit;
 mod claims;
 mod double_tap;
+mod effects;
 mod filters;
 mod holds;
 mod import;

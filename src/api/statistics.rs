@@ -14,7 +14,7 @@ use pgrx::pg_extern;
 
 /// Each entry of the calling database, and the one for what found no place, whose store is NULL.
 #[pg_extern(sql = false)]
-fn stat_entries() -> Sql<RowSet<'static, 13>> {
+fn stat_entries() -> Sql<RowSet<'static, 19>> {
     sql(|| {
         RowSet::new(stats::rows().into_iter().map(|row| {
             let count = |field| Value::Integer(row.count(field));
@@ -32,6 +32,9 @@ fn stat_entries() -> Sql<RowSet<'static, 13>> {
             ];
             let [claimed, duplicates, in_progress, too_late, mismatch, rest @ ..] = numbers;
             let [waits, waited, oldest, late] = rest;
+            let event = |place| count(layout::EVENTS + place);
+            let events = [event(0), event(1), event(2), event(3), event(4), event(5)];
+            let [started, taken_over, done, failed, gave_up, stale] = events;
             let (ages, since) = (Value::Integers(row.ages()), Value::Instant(row.since));
             [
                 row.store.map_or(Value::Null, Value::Oid),
@@ -47,6 +50,12 @@ fn stat_entries() -> Sql<RowSet<'static, 13>> {
                 late,
                 ages,
                 since,
+                started,
+                taken_over,
+                done,
+                failed,
+                gave_up,
+                stale,
             ]
         }))
     })

@@ -32,6 +32,7 @@ fn create_store(
     retention: Option<Interval>,
     note: Option<&[u8]>,
     forbid: Option<TextArray<'_>>,
+    max_attempts: Option<i32>,
 ) -> Sql<Oid> {
     let create = || {
         let name = store_name(name, "name")?;
@@ -46,6 +47,7 @@ fn create_store(
             retry_horizon: horizon,
             note,
             forbid: kinds(forbid)?,
+            max_attempts: attempts(max_attempts)?,
         };
         let settings = settings();
         stores::create(&name, &policy, retention, settings.today(), settings.precreate_days)
@@ -64,6 +66,7 @@ fn alter_store(
     retention: Option<Interval>,
     note: Option<&[u8]>,
     forbid: Option<TextArray<'_>>,
+    max_attempts: Option<i32>,
 ) -> Sql<()> {
     let alter = || {
         let policy = Policy {
@@ -71,6 +74,7 @@ fn alter_store(
             retry_horizon: length(retry_horizon, "retry_horizon")?,
             note,
             forbid: kinds(forbid)?,
+            max_attempts: attempts(max_attempts)?,
         };
         stores::alter(&store_name(name, "name")?, &policy, session::now, gucs::away_days())
     };
@@ -137,6 +141,10 @@ fn kinds(labels: Option<TextArray<'_>>) -> Result<Option<Kinds>, Refusal> {
         kinds.and_labelled(label).ok_or_else(|| Refusal::BadForbid(said()))
     };
     labels.into_iter().try_fold(Kinds::NONE, read).map(Some)
+}
+
+fn attempts(most: Option<i32>) -> Result<Option<i32>, Refusal> {
+    if most.is_some_and(|most| most < 0) { Err(Refusal::BadAttempts) } else { Ok(most) }
 }
 
 fn length(interval: Option<Interval>, name: &'static str) -> Result<Option<i64>, Refusal> {

@@ -135,8 +135,13 @@ impl Order {
     }
 }
 
-const NO_POLICY: stores::Policy =
-    stores::Policy { retention: None, retry_horizon: None, note: None, forbid: None };
+const NO_POLICY: stores::Policy = stores::Policy {
+    retention: None,
+    retry_horizon: None,
+    note: None,
+    forbid: None,
+    max_attempts: None,
+};
 
 /// Makes the leaf of `day`, one claimer at a time so that they do not use up the worker slots. Where it is today's,
 /// nobody has made days ahead, and whoever had it made says so.

@@ -13,7 +13,8 @@ use pgrx::pg_sys::Oid;
 use std::ffi::CString;
 
 /// The tables that know about stores.
-const KNOWN: [&str; 5] = [
+const KNOWN: [&str; 6] = [
+    "once.effect_state",
     "once.key_audit",
     "once.leaf_promise",
     "once.leaf_seal",
@@ -31,6 +32,8 @@ pub struct Policy<'a> {
     pub note: Option<&'a [u8]>,
     /// Kinds of keys that are not to be claimed.
     pub forbid: Option<Kinds>,
+    /// How often an effect is begun at most; 0 is no limit.
+    pub max_attempts: Option<i32>,
 }
 
 /// A name a store may have: 1 to 63 bytes, any characters the database can hold.
@@ -98,17 +101,19 @@ pub fn create(
     {
         let _acting = Acting::as_role(privilege::schema_owner(schema));
         sql::run(
-            "INSERT INTO once.store_policy (store, retention, retry_horizon, note, forbid) \
-             VALUES ($1, $2, $3, convert_from($4, getdatabaseencoding()), coalesce($5, '{}')) \
+            "INSERT INTO once.store_policy (store, retention, retry_horizon, note, forbid, max_attempts) \
+             VALUES ($1, $2, $3, convert_from($4, getdatabaseencoding()), coalesce($5, '{}'), nullif($6, 0)) \
              ON CONFLICT (store) DO UPDATE SET retention = excluded.retention, \
              retry_horizon = excluded.retry_horizon, note = excluded.note, \
-             created_at = excluded.created_at, forbid = excluded.forbid",
+             created_at = excluded.created_at, forbid = excluded.forbid, \
+             max_attempts = excluded.max_attempts",
             &[
                 store.into(),
                 sql::interval(retention)?,
                 optional_interval(policy.retry_horizon)?,
                 policy.note.into(),
                 labels(policy.forbid),
+                policy.max_attempts.into(),
             ],
         )?;
     }
@@ -199,7 +204,8 @@ pub fn alter(
          raised_from = CASE WHEN $2 > retention THEN least(raised_from, retention) ELSE raised_from END, \
          retry_horizon = coalesce($3, retry_horizon), \
          note = coalesce(convert_from($4, getdatabaseencoding()), note), \
-         forbid = coalesce($6, forbid) WHERE store = $1",
+         forbid = coalesce($6, forbid), \
+         max_attempts = CASE WHEN $7 IS NULL THEN max_attempts ELSE nullif($7, 0) END WHERE store = $1",
         &[
             store.into(),
             optional_interval(policy.retention)?,
@@ -207,6 +213,7 @@ pub fn alter(
             policy.note.into(),
             sql::instant(now)?,
             labels(policy.forbid),
+            policy.max_attempts.into(),
         ],
     )?;
     for leaf in cache::leaves_of(store)? {

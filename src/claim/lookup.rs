@@ -45,7 +45,13 @@ pub fn lookup(
     }
 }
 
-fn look(store: &Store, key: &Text, effect: &Text, now: Instant) -> Result<Option<Claim>, Refusal> {
+/// The live claim of a key in a store that is current, by the snapshot that is in force; whoever asks sees to who may.
+pub fn look(
+    store: &Store,
+    key: &Text,
+    effect: &Text,
+    now: Instant,
+) -> Result<Option<Claim>, Refusal> {
     for leaf in store.leaves.iter().filter(|leaf| leaf.live_until > now) {
         // A leaf that is gone had nothing live.
         let Some(mut opened) = OpenLeaf::to_search(leaf, View::Statement)? else { continue };

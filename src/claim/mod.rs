@@ -1,15 +1,17 @@
 //! The promise: for one (store, effect, key), among committed transactions, at most one claim
 //! succeeds per validity window.
 //!
-//! `arbiter` is the protocol for one key, `batch` the same for many, `import` brings over what another
-//! table says was processed, `lint` says which keys look wrong, `lookup` is a look that claims nothing, `window` which leaves can hold a live
+//! `answer` is what is stored with a claim, `arbiter` is the protocol for one key, `batch` the same for many, `import` brings over what another
+//! table says was processed, `lint` says which keys look wrong, `lookup` is a look that claims nothing, `release` gives a claim up, `window` which leaves can hold a live
 //! claim.
 
+pub mod answer;
 pub mod arbiter;
 pub mod batch;
 pub mod import;
 pub mod lint;
 pub mod lookup;
+pub mod release;
 pub mod window;
 
 use crate::domain::day::{Day, Instant};
@@ -30,6 +32,8 @@ pub enum Outcome {
     InProgress,
     /// The message is older than what the store still remembers; only where its time was given.
     TooLate,
+    /// Done already, for another request under the same key.
+    Mismatch,
 }
 
 impl Outcome {
@@ -40,6 +44,7 @@ impl Outcome {
             Outcome::Duplicate => c"duplicate",
             Outcome::InProgress => c"in_progress",
             Outcome::TooLate => c"too_late",
+            Outcome::Mismatch => c"mismatch",
         }
     }
 
@@ -50,6 +55,7 @@ impl Outcome {
             Outcome::Duplicate => Kind::Duplicate,
             Outcome::InProgress => Kind::InProgress,
             Outcome::TooLate => Kind::TooLate,
+            Outcome::Mismatch => Kind::Mismatch,
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod joining;
 pub mod json_path;
 pub mod key;
 pub mod kind;
+pub mod lease;
 pub mod names;
 pub mod naming;
 pub mod pause;

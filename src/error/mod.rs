@@ -1,12 +1,14 @@
 //! Every refusal, in one place: its SQLSTATE, what happened, the detail, and what to do about it.
 //! `words` has what each says. Refusals travel as values; [`raise`] turns one into a PostgreSQL error at the outer edge.
 
+mod fence;
 mod lint;
 mod parts;
 mod source;
 mod tap;
 mod words;
 
+pub use self::fence::FenceFault;
 pub use self::lint::KeyLint;
 pub use self::parts::PartsFault;
 pub use self::source::SourceFault;
@@ -82,10 +84,22 @@ pub enum Refusal {
         /// The store.
         store: String,
     },
+    /// There is no claim to be given an answer.
+    NotClaimed {
+        /// The store.
+        store: String,
+    },
+    /// Another answer is stored with the claim.
+    OtherAnswer {
+        /// The store.
+        store: String,
+    },
+    /// A claim is to be released without a reason.
+    NoReason,
+    /// A query gives no keys.
+    NotKeys,
     /// A hold would end before it begins.
     HoldInThePast,
-    /// An argument is reserved for a later version.
-    NotYet(&'static str),
     /// The procedure was called where it cannot commit.
     InTransaction(&'static str),
     /// once.void_filter() was called otherwise than before the insert or update of a row.
@@ -101,6 +115,19 @@ pub enum Refusal {
         /// What is wrong with it.
         lint: KeyLint,
     },
+    /// A fence is not that of whoever holds the effect.
+    Fence {
+        /// The store.
+        store: String,
+        /// The fence.
+        fence: i64,
+        /// What became of the effect.
+        fault: FenceFault,
+    },
+    /// A lease is longer than the window.
+    LeaseTooLong(i64),
+    /// The number of attempts is negative.
+    BadAttempts,
     /// A sample is to be of less than one key, or of more than this many.
     SampleSize(i32),
     /// What a store is to forbid cannot be read.

@@ -72,8 +72,11 @@ impl Refusal {
             | Refusal::EffectTooLong(_)
             | Refusal::TtlNotPositive
             | Refusal::TtlTooLong { .. }
+            | Refusal::NoReason
+            | Refusal::NotKeys
             | Refusal::SampleSize(_)
-            | Refusal::NotYet(_) => self.about_arguments(),
+            | Refusal::LeaseTooLong(_)
+            | Refusal::BadAttempts => self.about_arguments(),
             Refusal::BadInterval(_)
             | Refusal::BadForbid(_)
             | Refusal::RetentionBelowHorizon { .. }
@@ -95,7 +98,10 @@ impl Refusal {
             | Refusal::UnusableLeaf(_)
             | Refusal::AlteredByTrigger(_)
             | Refusal::TooLate { .. }
+            | Refusal::NotClaimed { .. }
+            | Refusal::OtherAnswer { .. }
             | Refusal::Internal(_) => self.about_state(),
+            Refusal::Fence { store, fence, fault } => fault.words(store, *fence),
             Refusal::WrongKey { store, element, lint } => lint.words(store, *element),
             Refusal::Parts(fault) => fault.words(),
             Refusal::Source(fault) => fault.words(),
@@ -147,30 +153,54 @@ impl Refusal {
                 "It is about how many keys are looked at; pages are read whole.",
                 "Leave it out for 10000, which tells a share of 1 % from none.",
             ),
+            Refusal::LeaseTooLong(window) => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "lease is longer than the window",
+                format!(
+                    "The window is {}, after which the key can be claimed anew.",
+                    readable(*window)
+                ),
+                "A lease is about as long as one attempt takes, a minute perhaps; extend_effect makes it longer.",
+            ),
+            Refusal::BadAttempts => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "max_attempts must not be negative",
+                "It is how often an effect is begun before it is given up.",
+                "Pass 0 for no limit.",
+            ),
+            Refusal::NoReason => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "reason must not be empty",
+                "It is written down in once.release_log, for whoever asks why something was processed twice.",
+                "Say why, such as 'replay after incident 17'.",
+            ),
+            Refusal::NotKeys => words(
+                Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                "query must be one query that gives keys",
+                "Its columns are a key, or a key and an effect, of type text.",
+                "Pass such as 'SELECT key FROM once.billing WHERE ...'.",
+            ),
             Refusal::TtlNotPositive => words(
                 Code::ERRCODE_INVALID_PARAMETER_VALUE,
                 "ttl must be positive",
                 "The ttl is added to the time of the claim in UTC and must lead past it.",
                 "Give it as an interval such as '7 days', or NULL for the store's retention.",
             ),
-            Refusal::TtlTooLong { store, retention } => words(
-                Code::ERRCODE_INVALID_PARAMETER_VALUE,
-                "ttl is longer than the store's retention",
-                format!("Store {} keeps claims for {}.", literal(store), readable(*retention)),
-                format!(
-                    "Raise it with SELECT once.alter_store({}, retention => '...').",
-                    literal(store)
-                ),
-            ),
-            other => words(
-                Code::ERRCODE_FEATURE_NOT_SUPPORTED,
-                match other {
-                    Refusal::NotYet(name) => format!("{name} must be NULL"),
-                    _ => String::new(),
-                },
-                "The argument is reserved for a later version.",
-                "Leave it out.",
-            ),
+            other => {
+                let (store, retention) = match other {
+                    Refusal::TtlTooLong { store, retention } => (store.as_str(), *retention),
+                    _ => ("", 0),
+                };
+                words(
+                    Code::ERRCODE_INVALID_PARAMETER_VALUE,
+                    "ttl is longer than the store's retention",
+                    format!("Store {} keeps claims for {}.", literal(store), readable(retention)),
+                    format!(
+                        "Raise it with SELECT once.alter_store({}, retention => '...').",
+                        literal(store)
+                    ),
+                )
+            }
         }
     }
 
@@ -340,6 +370,24 @@ impl Refusal {
                     literal(store)
                 ),
                 "Look into the effect's own data; with pg_once.late_policy = 'claim' it is claimed as if it were new.",
+            ),
+            Refusal::NotClaimed { store } => words(
+                State::Own(b"OC006"),
+                "the key is not claimed",
+                format!(
+                    "Store {} has no claim of this key and effect whose window is not over.",
+                    literal(store)
+                ),
+                "Claim first, and store the answer in the same transaction or well within the window.",
+            ),
+            Refusal::OtherAnswer { store } => words(
+                State::Own(b"OC007"),
+                "the claim has another answer",
+                format!(
+                    "Store {} has an answer for this key and effect, and it is not this one.",
+                    literal(store)
+                ),
+                "An answer is stored once. once.lookup() shows it; to do the work again, release the claim.",
             ),
             other => words(
                 Code::ERRCODE_INTERNAL_ERROR,

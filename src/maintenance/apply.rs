@@ -1,6 +1,7 @@
 //! Carrying a pass out. A drop waits for its locks for a tenth of a second at a time, so that nobody waits
 //! behind it for longer, and gives up after a few tries; the next pass tries again.
 
+use super::effects;
 use super::plan::{self, Doubt};
 use crate::catalog::cache::Leaf;
 use crate::catalog::filters::{self, Seal};
@@ -199,6 +200,9 @@ impl Pass<'_> {
             });
         }
         let doubt = doubt.filter(|_| !self.force);
+        if doubt.is_none() {
+            self.show_effects(store);
+        }
         if let Some(doubt) = &doubt {
             pgrx::warning!(
                 "{}: nothing is dropped, because {doubt}; CALL once.maintain(force => true) if the clock is right",
@@ -217,6 +221,7 @@ impl Pass<'_> {
                     leaves::see_by_hand(store, leaf.table, over_by, since)
                 });
             }
+            self.forget_effects(store, &leaves);
             if let Some(oldest) = leaves.last() {
                 self.step(store, "tidy up", || pauses::forget_before(store, oldest.range.from));
             }
@@ -257,6 +262,9 @@ impl Pass<'_> {
     /// use, so that the others need not be tried.
     fn drop_leaf(&self, store: Oid, leaf: &Leaf, over_by: Instant) -> bool {
         let day = Day::of(leaf.range.from);
+        if self.is_kept_by_effects(store, leaf) {
+            return true;
+        }
         // Read before anything is locked, because it may take long: claims go to today's leaf only.
         let (mut rows, mut sealed) = (None, None);
         self.step(store, &format!("read the leaf of {}", date(day)), || {
@@ -343,12 +351,13 @@ impl Pass<'_> {
         {
             return Ok(());
         }
+        let Some(with) = effects::let_go(store, known, now)? else { return Ok(()) };
         leaves::drop_leaf(leaf)?;
         pgrx::notice!("{}: dropped the leaf of {}", name(store), date(day));
         let took = Some((self.clock)() - began);
         log::write(
             store,
-            &Entry { day: Some(day), rows: Some(rows), took, ..Entry::of(Action::Drop, "") },
+            &Entry { day: Some(day), rows: Some(rows), took, ..Entry::of(Action::Drop, &with) },
         )
     }
 }

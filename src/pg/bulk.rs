@@ -84,7 +84,7 @@ pub fn insert(leaf: &Relation, index: &PrimaryKey, rows: &[NewRow], bulk: &Bulk)
             let (first, many) = (slots.as_mut_ptr(), count as std::ffi::c_int);
             raw::heap_multi_insert(leaf.raw(), first, many, command, 0, bulk.state);
             for (row, slot) in rows.iter().zip(slots) {
-                add_to_index(leaf, index, row, &mut (*slot).tts_tid, false);
+                add_to_index(leaf, index, row.id(), &mut (*slot).tts_tid, false);
             }
             for slot in &slots[..count] {
                 raw::clear(*slot);

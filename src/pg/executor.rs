@@ -6,9 +6,10 @@
 
 use super::failure::step;
 use super::index::Search;
-use super::layout::{COLUMNS, Column, Layout, further_columns};
+use super::layout::{COLUMNS, Column, Layout, dropped_columns, further_columns};
 use super::relation::Relation;
-use super::tuple::{NewRow, Replaced, try_lock_row};
+use super::rows::Json;
+use super::tuple::{NewRow, Replaced, Strength, try_lock_row};
 use super::{raw, unwinding};
 use pgrx::{PgBox, pg_sys};
 
@@ -29,7 +30,8 @@ struct Work {
 }
 
 impl Work {
-    fn new(leaf: &Relation, layout: &Layout, row: &NewRow) -> Work {
+    /// For a row that `fill` describes; `changed` are the columns that an update changes.
+    fn new(leaf: &Relation, layout: &Layout, changed: &[Column], fill: impl FnOnce(&Work)) -> Work {
         // SAFETY: the leaf is open for writing; what is allocated here belongs to the executor
         // state and is freed with it; the range table names the leaf so that errors can word
         // their details by the caller's privileges.
@@ -43,7 +45,7 @@ impl Work {
             entry.relkind = (*(*leaf.raw()).rd_rel).relkind;
             entry.rellockmode = pg_sys::AccessShareLock as i32;
             let entry = entry.into_pg();
-            init_range_table(estate, entry, layout);
+            init_range_table(estate, entry, layout, changed);
             (*estate).es_output_cid = pg_sys::GetCurrentCommandId(true);
             (*estate).es_snapshot = pg_sys::GetActiveSnapshot();
 
@@ -69,7 +71,7 @@ impl Work {
                 &raw const pg_sys::TTSOpsVirtual,
             );
             let work = Work { estate, target, slot };
-            work.fill(leaf, layout, row);
+            fill(&work);
             pg_sys::MemoryContextSwitchTo(old);
             pg_sys::AfterTriggerBeginQuery();
             work
@@ -116,27 +118,53 @@ impl Work {
         }
     }
 
-    /// Fires what is queued, then says whether the row stands as it was given.
-    fn finish(self, layout: &Layout, row: &NewRow) -> Stored {
+    /// The columns of the row that a search found, with another answer.
+    ///
+    /// # Safety
+    /// Called with the executor state's memory context current; the answer is a jsonb value that outlives the work,
+    /// as the search's row does.
+    unsafe fn fill_from(
+        &self,
+        leaf: &Relation,
+        layout: &Layout,
+        search: &Search,
+        answer: pg_sys::Datum,
+    ) {
+        // SAFETY: both slots have one place for each attribute of the leaf.
+        unsafe {
+            let old = search.slot();
+            pg_sys::slot_getallattrs(old);
+            pg_sys::ExecClearTuple(self.slot);
+            for i in 0..(*(*leaf.raw()).rd_att).natts as usize {
+                *(*self.slot).tts_values.add(i) = *(*old).tts_values.add(i);
+                *(*self.slot).tts_isnull.add(i) = *(*old).tts_isnull.add(i);
+            }
+            let place = layout.number(Column::Result) as usize - 1;
+            *(*self.slot).tts_values.add(place) = answer;
+            *(*self.slot).tts_isnull.add(place) = false;
+            for number in dropped_columns(leaf) {
+                *(*self.slot).tts_isnull.add(number as usize - 1) = true;
+            }
+            pg_sys::ExecStoreVirtualTuple(self.slot);
+        }
+    }
+
+    /// Fires what is queued, then says whether the row stands as it was given: [`GIVEN`], in that order.
+    fn finish(self, layout: &Layout, given: [pg_sys::Datum; 4]) -> Stored {
         // SAFETY: the query level opened by `new` is closed once.
         unsafe {
             step(|| raw::AfterTriggerEndQuery(self.estate));
             let written = (*self.slot).tts_tid.ip_posid != 0;
-            let (values, _) = row.values();
-            let same = |column: Column| {
+            let same = |(column, given): (Column, pg_sys::Datum)| {
                 let mut is_null = false;
                 let stored =
                     pg_sys::slot_getattr(self.slot, i32::from(layout.number(column)), &mut is_null);
-                let given = values[column as usize];
                 match column {
                     Column::Key | Column::Effect => !is_null && bytes_of(stored) == bytes_of(given),
                     _ => !is_null && stored.value() == given.value(),
                 }
             };
-            let as_given = written
-                && [Column::ClaimedAt, Column::ExpiresAt, Column::Key, Column::Effect]
-                    .into_iter()
-                    .all(same);
+            let as_given = written && GIVEN.into_iter().zip(given).all(same);
             if as_given { Stored::AsGiven } else { Stored::Altered }
         }
     }
@@ -149,6 +177,18 @@ unsafe fn bytes_of<'a>(datum: pg_sys::Datum) -> &'a [u8] {
     unsafe {
         pgrx::varlena::varlena_to_byte_slice(pg_sys::pg_detoast_datum_packed(datum.cast_mut_ptr()))
     }
+}
+
+/// What no trigger may change of a claim.
+const GIVEN: [Column; 4] = [Column::ClaimedAt, Column::ExpiresAt, Column::Key, Column::Effect];
+
+/// The columns that a claim changes which replaces an expired one.
+const REPLACED: [Column; 4] =
+    [Column::ClaimedAt, Column::ExpiresAt, Column::Fingerprint, Column::Result];
+
+fn given(row: &NewRow) -> [pg_sys::Datum; 4] {
+    let (values, _) = row.values();
+    GIVEN.map(|column| values[column as usize])
 }
 
 const COLUMN_ORDER: [Column; COLUMNS] = [
@@ -180,16 +220,15 @@ unsafe fn init_range_table(
     estate: *mut pg_sys::EState,
     entry: *mut pg_sys::RangeTblEntry,
     layout: &Layout,
+    changed: &[Column],
 ) {
-    // SAFETY: the caller's promise. The columns that a re-claim changes are named so that triggers on
+    // SAFETY: the caller's promise. The columns that an update changes are named so that triggers on
     // UPDATE OF them fire.
     unsafe {
-        let changed = [Column::ClaimedAt, Column::ExpiresAt, Column::Fingerprint, Column::Result]
-            .into_iter()
-            .fold(std::ptr::null_mut(), |set, column| {
-                let number = i32::from(layout.number(column));
-                pg_sys::bms_add_member(set, number - pg_sys::FirstLowInvalidHeapAttributeNumber)
-            });
+        let changed = changed.iter().fold(std::ptr::null_mut(), |set, &column| {
+            let number = i32::from(layout.number(column));
+            pg_sys::bms_add_member(set, number - pg_sys::FirstLowInvalidHeapAttributeNumber)
+        });
         let table = pg_sys::lappend(std::ptr::null_mut(), entry.cast());
         #[cfg(feature = "pg15")]
         {
@@ -211,15 +250,16 @@ unsafe fn init_range_table(
 
 /// Inserts a claim into a leaf of any layout.
 pub fn insert(leaf: &Relation, layout: &Layout, row: &NewRow) -> Stored {
-    let work = Work::new(leaf, layout, row);
+    // SAFETY: `new` calls it with that memory context current.
+    let work = Work::new(leaf, layout, &[], |work| unsafe { work.fill(leaf, layout, row) });
     // SAFETY: target and slot belong to the executor state.
     unsafe {
         step(|| raw::ExecSimpleRelationInsert(work.target, work.estate, work.slot));
     }
-    work.finish(layout, row)
+    work.finish(layout, given(row))
 }
 
-/// Replaces the row a search of this leaf found. The row is locked first without waiting, because
+/// Replaces the row a search of this leaf found by a new claim. The row is locked first without waiting, because
 /// the executor would wait while the key lock is held.
 pub fn replace(
     leaf: &Relation,
@@ -231,7 +271,69 @@ pub fn replace(
         Replaced::Done => {}
         other => return Err(other),
     }
-    let work = Work::new(leaf, layout, row);
+    // SAFETY: `new` calls it with that memory context current.
+    let work = Work::new(leaf, layout, &REPLACED, |work| unsafe { work.fill(leaf, layout, row) });
+    update(&work, search);
+    Ok(work.finish(layout, given(row)))
+}
+
+/// Gives the row a search of this leaf found an answer, and leaves the rest of it as it is. Locked first as in
+/// [`replace`].
+pub fn complete(
+    leaf: &Relation,
+    layout: &Layout,
+    search: &Search,
+    answer: &Json,
+) -> Result<Stored, Replaced> {
+    match try_lock_row(leaf, search, Strength::KeepsKey) {
+        Replaced::Done => {}
+        other => return Err(other),
+    }
+    let changed = [Column::Result];
+    // SAFETY: `new` calls it with that memory context current; the caller keeps answer and search.
+    let work = Work::new(leaf, layout, &changed, |work| unsafe {
+        work.fill_from(leaf, layout, search, answer.datum());
+    });
+    // SAFETY: `fill_from` has unpacked the found row, whose page stays pinned.
+    let given = GIVEN.map(|column| unsafe {
+        *(*search.slot()).tts_values.add(layout.number(column) as usize - 1)
+    });
+    update(&work, search);
+    Ok(work.finish(layout, given))
+}
+
+/// Removes the row a search of this leaf found, with what triggers and foreign keys make of that. Locked first as in
+/// [`replace`].
+pub fn remove(leaf: &Relation, layout: &Layout, search: &Search) -> Replaced {
+    match try_lock_row(leaf, search, Strength::Whole) {
+        Replaced::Done => {}
+        other => return other,
+    }
+    let work = Work::new(leaf, layout, &[], |_| {});
+    // SAFETY: as in `update`.
+    unsafe {
+        let mut recheck: pg_sys::EPQState = std::mem::zeroed();
+        pg_sys::EvalPlanQualInit(
+            &mut recheck,
+            work.estate,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+            -1,
+            #[cfg(not(feature = "pg15"))]
+            std::ptr::null_mut(),
+        );
+        step(|| {
+            let old = search.slot();
+            raw::ExecSimpleRelationDelete(work.target, work.estate, &mut recheck, old);
+            raw::AfterTriggerEndQuery(work.estate);
+        });
+        pg_sys::EvalPlanQualEnd(&mut recheck);
+    }
+    Replaced::Done
+}
+
+/// Writes the work's row over the one a search found, which this transaction has locked.
+fn update(work: &Work, search: &Search) {
     // SAFETY: the search's slot holds the row version just locked; the EPQ state is initialised
     // before use and ended after.
     unsafe {
@@ -251,5 +353,4 @@ pub fn replace(
         });
         pg_sys::EvalPlanQualEnd(&mut recheck);
     }
-    Ok(work.finish(layout, row))
 }

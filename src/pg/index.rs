@@ -119,8 +119,10 @@ pub struct Search {
 pub struct Found {
     /// Where the row version is.
     pub at: RowId,
-    /// The transaction in flight that wrote it or is replacing it, if there is one.
-    pub in_flight: Option<pg_sys::TransactionId>,
+    /// The transaction in flight that wrote it, if there is one: then nothing else is known of the row.
+    pub written_by: Option<pg_sys::TransactionId>,
+    /// The transaction in flight that is replacing or removing it, if there is one. Until that commits it stands.
+    pub changed_by: Option<pg_sys::TransactionId>,
     /// When the claim was made.
     pub claimed_at: i64,
     /// When it expires.
@@ -145,8 +147,9 @@ impl Search {
         Search { scan, slot, snapshot, keys: Box::new(equalities()), layout }
     }
 
-    /// The first row version with this key and effect that the view shows, if any. Its page stays
-    /// pinned until the next search or [`Search::release`].
+    /// The first row version with this key and effect that the view shows, if any; one that is committed, or the
+    /// transaction's own, before one that another transaction in flight wrote. Its page stays pinned until the next
+    /// search or [`Search::release`].
     pub fn find(&mut self, key: &Text, effect: &Text) -> Option<Found> {
         self.keys[0].sk_argument = key.datum();
         self.keys[1].sk_argument = effect.datum();
@@ -157,15 +160,25 @@ impl Search {
             let direction = pg_sys::ScanDirection::ForwardScanDirection;
             let wanted = self.layout.instants_end();
             let dirty = self.snapshot.is_dirty();
-            let found = step(|| {
+            let seen = step(|| {
                 (*self.scan).xs_heaptid.ip_posid = 0;
                 raw::index_rescan(self.scan, keys, 2, std::ptr::null_mut(), 0);
                 let mut found = raw::index_getnext_slot(self.scan, direction, self.slot);
+                let (mut writer, mut changed_by) = (None, None);
+                if found && dirty {
+                    // Whoever replaces a row writes its new version where there is room, which may come before
+                    // the old one here. Until that is committed the old one is what counts.
+                    while found && let Some(xid) = self.snapshot.written_by() {
+                        writer.get_or_insert((RowId((*self.slot).tts_tid), xid));
+                        found = raw::index_getnext_slot(self.scan, direction, self.slot);
+                    }
+                    changed_by = self.snapshot.changed_by();
+                }
                 // Entries of the key, and none alive. The entries were read at one moment and their rows
                 // at later ones: an UPDATE past the protocol that committed in between has left the old
                 // version dead and put the new one where it was not looked for. A snapshot taken now
                 // shows it.
-                if !found && dirty && (*self.scan).xs_heaptid.ip_posid != 0 {
+                if !found && writer.is_none() && dirty && (*self.scan).xs_heaptid.ip_posid != 0 {
                     let fresh = raw::RegisterSnapshot(raw::GetLatestSnapshot());
                     let usual = std::mem::replace(&mut (*self.scan).xs_snapshot, fresh);
                     raw::index_rescan(self.scan, keys, 2, std::ptr::null_mut(), 0);
@@ -175,18 +188,27 @@ impl Search {
                 }
                 if found {
                     raw::slot_getsomeattrs_int(self.slot, wanted);
+                    writer = None;
                 }
-                found
+                (found, writer, changed_by)
             });
-            if !found {
-                return None;
+            match seen {
+                (true, _, changed_by) => Some(Found {
+                    at: RowId((*self.slot).tts_tid),
+                    written_by: None,
+                    changed_by,
+                    claimed_at: self.instant(Column::ClaimedAt),
+                    expires_at: self.instant(Column::ExpiresAt),
+                }),
+                (false, Some((at, xid)), _) => Some(Found {
+                    at,
+                    written_by: Some(xid),
+                    changed_by: None,
+                    claimed_at: 0,
+                    expires_at: 0,
+                }),
+                (false, None, _) => None,
             }
-            Some(Found {
-                at: RowId((*self.slot).tts_tid),
-                in_flight: self.snapshot.in_flight(),
-                claimed_at: self.instant(Column::ClaimedAt),
-                expires_at: self.instant(Column::ExpiresAt),
-            })
         }
     }
 
@@ -222,6 +244,26 @@ impl Search {
             let snapshot = pg_sys::GetActiveSnapshot();
             pg_sys::table_tuple_satisfies_snapshot(leaf.raw(), self.slot, snapshot)
         }
+    }
+
+    /// Whether key or effect of the row found last are stored compressed or elsewhere.
+    pub(super) fn found_is_packed(&self) -> bool {
+        [Column::Key, Column::Effect].into_iter().any(|column| {
+            // SAFETY: a column of type text of a row whose page is pinned.
+            self.value(column).is_some_and(|value| unsafe {
+                let value = value.cast_mut_ptr::<pg_sys::varlena>();
+                pgrx::varlena::varatt_is_1b_e(value) || pgrx::varlena::varatt_is_4b_c(value)
+            })
+        })
+    }
+
+    /// The digest of the request of the row found last.
+    pub fn found_fingerprint(&self) -> Option<Vec<u8>> {
+        // SAFETY: a bytea of a row whose page is pinned; what is unpacked lies in the call's memory.
+        self.value(Column::Fingerprint).map(|value| unsafe {
+            let value = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr());
+            pgrx::varlena::varlena_to_byte_slice(value).to_vec()
+        })
     }
 
     /// Where the row found last is.

@@ -1,5 +1,6 @@
 //! A `jsonb` argument, of which single values are read in their text form.
 
+use super::rows::Json;
 use super::text::Text;
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::pg_sys;
@@ -22,11 +23,31 @@ unsafe impl<'fcx> ArgAbi<'fcx> for Jsonb<'fcx> {
 }
 
 impl Jsonb<'_> {
+    /// The value by itself, in memory of the call's own.
+    pub fn whole(&self) -> Json {
+        Json::copy(self.datum)
+    }
+
     /// The same value unpacked, so that looking into it does not unpack it each time.
     pub fn unpacked(self) -> Self {
         // SAFETY: the argument is a jsonb; what is unpacked lies in the call's memory context.
         let value = unsafe { pg_sys::pg_detoast_datum(self.datum.cast_mut_ptr()) };
         Jsonb { datum: pg_sys::Datum::from(value), call: PhantomData }
+    }
+
+    /// The same value without what these steps lead to, which is there.
+    pub fn without(self, steps: &[Vec<u8>]) -> Self {
+        let path = super::rows::array_of_texts(steps);
+        // SAFETY: a jsonb and an array of text; the answer lies in the call's memory context.
+        let datum = unsafe {
+            pg_sys::OidFunctionCall2Coll(
+                pg_sys::Oid::from(pg_sys::F_JSONB_DELETE_PATH),
+                pg_sys::InvalidOid,
+                self.datum,
+                path,
+            )
+        };
+        Jsonb { datum, call: PhantomData }
     }
 
     /// The text form of the value that these steps lead to, as `#>` takes them; None where there is none.

@@ -148,6 +148,11 @@ pub(super) fn further_columns(leaf: &Relation, layout: &Layout) -> Vec<i16> {
         .collect()
 }
 
+/// The columns that a leaf had once: their attribute numbers.
+pub(super) fn dropped_columns(leaf: &Relation) -> impl Iterator<Item = i16> {
+    attributes(leaf).filter(|a| a.attisdropped).map(|a| a.attnum)
+}
+
 /// The attribute numbers of key, effect and expiry, if the leaf has them.
 pub(super) fn key_columns(leaf: &Relation) -> Option<[i16; 3]> {
     let number = |column: Column| {

@@ -23,6 +23,7 @@ pub mod failure;
 pub mod index;
 pub mod inval;
 pub mod json;
+pub mod kept;
 pub mod keys;
 pub mod launcher;
 pub mod layout;

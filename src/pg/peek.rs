@@ -1,8 +1,8 @@
 //! Reading when a claim was made and expires straight off its row's page, which is all that a duplicate comes down to
 //! as a rule: without a scan, a slot and a snapshot made for them.
 //!
-//! The rule: an answer is of a row of exactly this key that is committed, or the transaction's own, and that nobody
-//! is replacing. Everything else is no answer, and the caller searches as PostgreSQL does.
+//! The rule: an answer is of a row of exactly this key that is committed, or the transaction's own; whoever is replacing
+//! or removing it has not committed. Everything else is no answer, and the caller searches as PostgreSQL does.
 
 use super::btree::value;
 use super::failure::step;
@@ -36,7 +36,7 @@ pub fn window(leaf: &Relation, at: RowId, key: &Text, effect: &Text) -> Option<(
                 true,
             );
             let none = pg_sys::InvalidTransactionId;
-            let stands = found && (dirty.xmin, dirty.xmax) == (none, none);
+            let stands = found && dirty.xmin == none;
             let window = if stands { read(row.t_data, key, effect) } else { None };
             raw::UnlockReleaseBuffer(buffer);
             window

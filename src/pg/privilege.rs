@@ -16,6 +16,8 @@ pub enum TableRight {
     Select,
     /// INSERT.
     Insert,
+    /// DELETE.
+    Delete,
 }
 
 /// Whether the current user has the privilege on table `relid`.
@@ -23,6 +25,7 @@ pub fn may(relid: pg_sys::Oid, right: TableRight) -> bool {
     let mode = match right {
         TableRight::Select => pg_sys::ACL_SELECT,
         TableRight::Insert => pg_sys::ACL_INSERT,
+        TableRight::Delete => pg_sys::ACL_DELETE,
     };
     // SAFETY: a syscache lookup; a table that is gone raises 42P01.
     unsafe {

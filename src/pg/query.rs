@@ -15,6 +15,10 @@ pub struct Row {
 }
 
 impl Row {
+    pub(super) fn of(tuple: pg_sys::HeapTuple, descriptor: pg_sys::TupleDesc) -> Row {
+        Row { tuple, descriptor }
+    }
+
     fn value(&self, column: i32) -> Option<pg_sys::Datum> {
         let mut is_null = true;
         // SAFETY: tuple and descriptor are those of a result that lives while `read` hands out rows.
@@ -36,6 +40,21 @@ impl Row {
     /// A column of type timestamptz, as microseconds since 2000-01-01 UTC.
     pub fn instant(&self, column: i32) -> Option<i64> {
         self.value(column).map(|datum| datum.value() as i64)
+    }
+
+    /// A column of type bigint.
+    pub fn integer(&self, column: i32) -> Option<i64> {
+        self.value(column).map(|datum| datum.value() as i64)
+    }
+
+    /// A column of type integer.
+    pub fn small(&self, column: i32) -> Option<i32> {
+        self.value(column).map(|datum| datum.value() as i32)
+    }
+
+    /// A column of type boolean; false for NULL.
+    pub fn truth(&self, column: i32) -> bool {
+        self.value(column).is_some_and(|datum| datum.value() & 1 == 1)
     }
 }
 

@@ -167,6 +167,12 @@ unsafe extern "C-unwind" {
         old: *mut TupleTableSlot,
         slot: *mut TupleTableSlot,
     );
+    pub(super) fn ExecSimpleRelationDelete(
+        target: *mut ResultRelInfo,
+        estate: *mut EState,
+        recheck: *mut EPQState,
+        old: *mut TupleTableSlot,
+    );
     pub(super) fn AfterTriggerEndQuery(estate: *mut EState);
     pub(super) fn XactLockTableWait(
         xid: TransactionId,

@@ -8,13 +8,52 @@ use std::ffi::CStr;
 /// A jsonb value in memory of the call's own.
 pub struct Json(pg_sys::Datum);
 
+// SAFETY: keeps the argument's datum, which outlives the call; the SQL declaration makes it a jsonb.
+unsafe impl<'fcx> ArgAbi<'fcx> for Json {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
+        // SAFETY: any type's datum can be had as an AnyElement, which is not looked into.
+        let element: pgrx::AnyElement = unsafe { arg.unbox_unchecked() };
+        Json(element.datum())
+    }
+}
+
 impl Json {
+    pub(super) fn datum(&self) -> pg_sys::Datum {
+        self.0
+    }
+
+    /// Whether both are the same value, whatever they were written like.
+    pub fn equals(&self, other: &Json) -> bool {
+        // SAFETY: compares two jsonb values, unpacking them where needed.
+        unsafe {
+            pg_sys::OidFunctionCall2Coll(
+                pg_sys::Oid::from(pg_sys::F_JSONB_EQ),
+                pg_sys::InvalidOid,
+                self.0,
+                other.0,
+            )
+            .value()
+                & 1
+                == 1
+        }
+    }
+
     pub(super) fn copy(datum: pg_sys::Datum) -> Json {
         // SAFETY: a jsonb value of a row whose page is pinned, copied whole.
         Json(unsafe {
             pg_sys::Datum::from(pg_sys::pg_detoast_datum_copy(
                 datum.cast_mut_ptr::<pg_sys::varlena>(),
             ))
+        })
+    }
+
+    /// The JSON null.
+    pub fn null() -> Json {
+        // SAFETY: jsonb_in parses the text, which is JSON.
+        Json(unsafe {
+            let read = pg_sys::Oid::from(pg_sys::F_JSONB_IN);
+            let text = pg_sys::Datum::from(c"null".as_ptr());
+            pg_sys::OidFunctionCall1Coll(read, pg_sys::InvalidOid, text)
         })
     }
 }
@@ -27,6 +66,10 @@ pub enum Value<'a> {
     Instant(i64),
     /// A bigint.
     Integer(i64),
+    /// An integer.
+    Small(i32),
+    /// A uuid.
+    Uuid([u8; 16]),
     /// An array of bigint.
     Integers(Vec<i64>),
     /// A double precision.
@@ -45,16 +88,24 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
     /// A jsonb value.
     Json(Json),
+    /// A jsonb value that somebody else keeps.
+    JsonOf(&'a Json),
 }
 
 impl Value<'_> {
     /// # Safety
     /// `kind` is the type of the result column, and the variant fits it.
-    unsafe fn datum(&self, kind: pg_sys::Oid, scratch: &mut Text) -> Option<pg_sys::Datum> {
+    pub(super) unsafe fn datum(
+        &self,
+        kind: pg_sys::Oid,
+        scratch: &mut Text,
+    ) -> Option<pg_sys::Datum> {
         match self {
             Value::Null => None,
             Value::Instant(at) => Some(pg_sys::Datum::from(*at)),
             Value::Integer(value) => Some(pg_sys::Datum::from(*value)),
+            Value::Small(value) => Some(pg_sys::Datum::from(*value)),
+            Value::Uuid(bytes) => Some(uuid_value(bytes)),
             Value::Integers(values) => Some(array_of(values)),
             Value::Float(value) => Some(pg_sys::Datum::from(value.to_bits())),
             Value::Texts(texts) => Some(array_of_texts(texts)),
@@ -71,7 +122,17 @@ impl Value<'_> {
                 Some(scratch.datum())
             }
             Value::Json(json) => Some(json.0),
+            Value::JsonOf(json) => Some(json.0),
         }
+    }
+}
+
+fn uuid_value(bytes: &[u8; 16]) -> pg_sys::Datum {
+    // SAFETY: a uuid is sixteen bytes passed by reference, here in memory of the call's own.
+    unsafe {
+        let place = pg_sys::palloc(bytes.len()).cast::<u8>();
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+        pg_sys::Datum::from(place)
     }
 }
 
@@ -86,7 +147,7 @@ fn array_of(values: &[i64]) -> pg_sys::Datum {
     }
 }
 
-fn array_of_texts(texts: &[Vec<u8>]) -> pg_sys::Datum {
+pub(super) fn array_of_texts(texts: &[Vec<u8>]) -> pg_sys::Datum {
     let texts: Vec<Text> = texts.iter().map(|bytes| Text::new(bytes)).collect();
     let mut elements: Vec<pg_sys::Datum> = texts.iter().map(Text::datum).collect();
     // SAFETY: elements of type text, which has a length of its own and is aligned to four bytes; they are copied.

@@ -1,5 +1,6 @@
 //! Snapshots: which row versions a search sees.
 
+use super::failure::step;
 use pgrx::pg_sys;
 
 /// How a search looks at rows.
@@ -39,11 +40,18 @@ impl SearchSnapshot {
         self.view == View::Dirty
     }
 
-    /// The transaction in flight that wrote, or is replacing, the row version found last.
-    pub(super) fn in_flight(&self) -> Option<pg_sys::TransactionId> {
+    /// The transaction in flight that wrote the row version found last.
+    pub(super) fn written_by(&self) -> Option<pg_sys::TransactionId> {
         // SAFETY: the snapshot is this value's own.
-        let (xmin, xmax) = unsafe { ((*self.dirty).xmin, (*self.dirty).xmax) };
-        [xmin, xmax].into_iter().find(|&xid| xid != pg_sys::InvalidTransactionId)
+        let xmin = unsafe { (*self.dirty).xmin };
+        (xmin != pg_sys::InvalidTransactionId).then_some(xmin)
+    }
+
+    /// The transaction in flight that is replacing or removing the row version found last, which is committed then.
+    pub(super) fn changed_by(&self) -> Option<pg_sys::TransactionId> {
+        // SAFETY: the snapshot is this value's own.
+        let xmax = unsafe { (*self.dirty).xmax };
+        (xmax != pg_sys::InvalidTransactionId).then_some(xmax)
     }
 }
 
@@ -59,4 +67,32 @@ impl Drop for SearchSnapshot {
 pub fn is_pinned() -> bool {
     // SAFETY: reads a setting of the transaction in progress.
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
+/// While it lives, "what the calling statement sees" is what has committed until it was made, and what this
+/// transaction did; in a transaction of one snapshot still that one.
+pub struct Fresh(());
+
+impl Fresh {
+    /// Takes the snapshot.
+    pub fn take() -> Fresh {
+        // SAFETY: inside a transaction; popped when the handle is dropped, or by the abort of the (sub)transaction.
+        unsafe {
+            step(|| {
+                pg_sys::CommandCounterIncrement();
+                pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            });
+        }
+        Fresh(())
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        if super::unwinding() {
+            return;
+        }
+        // SAFETY: pushed once, popped once, in reverse order.
+        unsafe { pg_sys::PopActiveSnapshot() };
+    }
 }

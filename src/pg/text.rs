@@ -65,6 +65,20 @@ impl Text {
     }
 }
 
+/// The SHA-256 of some bytes, by PostgreSQL's own.
+pub fn sha256(bytes: &[u8]) -> Vec<u8> {
+    let bytes = Text::new(bytes);
+    // SAFETY: a bytea looks as a text does; the answer is one, in the call's memory.
+    unsafe {
+        let digest = pg_sys::OidFunctionCall1Coll(
+            pg_sys::Oid::from(pg_sys::F_SHA256),
+            pg_sys::InvalidOid,
+            bytes.datum(),
+        );
+        pgrx::varlena::varlena_to_byte_slice(digest.cast_mut_ptr()).to_vec()
+    }
+}
+
 /// The beginning of a text, of at most so many bytes, cut between two characters.
 pub fn clip(text: &[u8], most: usize) -> &[u8] {
     let (len, most) = (text.len().min(i32::MAX as usize) as i32, most as i32);

@@ -3,9 +3,10 @@
 use super::bulk::Bulk;
 use super::failure::step;
 use super::index::{PrimaryKey, Search};
-use super::layout::COLUMNS;
+use super::layout::{COLUMNS, Column};
 use super::raw;
 use super::relation::Relation;
+use super::rows::Json;
 use super::text::Text;
 use pgrx::pg_sys;
 
@@ -19,9 +20,15 @@ pub struct NewRow<'a> {
     pub key: &'a Text,
     /// The effect.
     pub effect: &'a Text,
+    /// The digest of the request.
+    pub fingerprint: Option<&'a Text>,
 }
 
 impl NewRow<'_> {
+    pub(super) fn id(&self) -> (&Text, &Text) {
+        (self.key, self.effect)
+    }
+
     pub(super) fn strength(&self) -> Strength {
         Strength::for_key(self.key, self.effect)
     }
@@ -34,10 +41,10 @@ impl NewRow<'_> {
             pg_sys::Datum::from(self.expires_at),
             self.key.datum(),
             self.effect.datum(),
-            null,
+            self.fingerprint.map_or(null, Text::datum),
             null,
         ];
-        (values, [false, false, false, false, true, true])
+        (values, [false, false, false, false, self.fingerprint.is_none(), true])
     }
 }
 
@@ -87,7 +94,7 @@ pub fn insert(leaf: &Relation, index: &PrimaryKey, row: &NewRow, bulk: Option<&B
             let formed =
                 raw::heap_form_tuple((*leaf.raw()).rd_att, values.as_ptr(), nulls.as_ptr());
             raw::heap_insert(leaf.raw(), formed, raw::GetCurrentCommandId(true), 0, bulk);
-            add_to_index(leaf, index, row, &mut (*formed).t_self, false);
+            add_to_index(leaf, index, row.id(), &mut (*formed).t_self, false);
             raw::heap_freetuple(formed);
         });
     }
@@ -98,11 +105,11 @@ pub fn insert(leaf: &Relation, index: &PrimaryKey, row: &NewRow, bulk: Option<&B
 pub(super) unsafe fn add_to_index(
     leaf: &Relation,
     index: &PrimaryKey,
-    row: &NewRow,
+    (key, effect): (&Text, &Text),
     at: *mut pg_sys::ItemPointerData,
     unchanged: bool,
 ) {
-    let mut values = [row.key.datum(), row.effect.datum()];
+    let mut values = [key.datum(), effect.datum()];
     let mut nulls = [false; 2];
     // SAFETY: the caller's promise. A btree needs no IndexInfo; its uniqueness check passes or
     // raises 23505.
@@ -154,12 +161,71 @@ fn try_replace(
             let result = update(leaf, &mut old, formed, wait);
             let flags = u32::from((*(*formed).t_data).t_infomask2);
             if result == pg_sys::TM_Result::TM_Ok && flags & pg_sys::HEAP_ONLY_TUPLE == 0 {
-                add_to_index(leaf, index, row, &mut (*formed).t_self, true);
+                add_to_index(leaf, index, row.id(), &mut (*formed).t_self, true);
             }
             raw::heap_freetuple(formed);
             result
         })
     };
+    become_of(result)
+}
+
+/// Gives the row a search of this leaf found an answer, and leaves the rest of it as it is. Waits for nobody.
+pub fn complete(
+    leaf: &Relation,
+    index: &PrimaryKey,
+    search: &Search,
+    id: (&Text, &Text),
+    answer: &Json,
+) -> Replaced {
+    // SAFETY: as in `replace`.
+    unsafe { pg_sys::CheckCmdReplicaIdentity(leaf.raw(), pg_sys::CmdType::CMD_UPDATE) };
+    match try_complete(leaf, index, search, id, answer, false) {
+        Replaced::Busy => match try_lock_row(leaf, search, Strength::KeepsKey) {
+            Replaced::Done => try_complete(leaf, index, search, id, answer, true),
+            other => other,
+        },
+        other => other,
+    }
+}
+
+fn try_complete(
+    leaf: &Relation,
+    index: &PrimaryKey,
+    search: &Search,
+    id: (&Text, &Text),
+    answer: &Json,
+    wait: bool,
+) -> Replaced {
+    let mut old = search.found_at();
+    // SAFETY: as in `try_replace`. The columns of the found row are taken as they are stored, compressed or elsewhere
+    // as may be, so that the key counts as unchanged; its page is pinned.
+    let result = unsafe {
+        step(|| {
+            let slot = search.slot();
+            raw::slot_getsomeattrs_int(slot, COLUMNS as i32);
+            let (mut values, mut nulls) = ([pg_sys::Datum::from(0usize); COLUMNS], [true; COLUMNS]);
+            for place in 0..COLUMNS {
+                values[place] = *(*slot).tts_values.add(place);
+                nulls[place] = *(*slot).tts_isnull.add(place);
+            }
+            let place = Column::Result as usize;
+            (values[place], nulls[place]) = (answer.datum(), false);
+            let formed =
+                raw::heap_form_tuple((*leaf.raw()).rd_att, values.as_ptr(), nulls.as_ptr());
+            let result = update(leaf, &mut old, formed, wait);
+            let flags = u32::from((*(*formed).t_data).t_infomask2);
+            if result == pg_sys::TM_Result::TM_Ok && flags & pg_sys::HEAP_ONLY_TUPLE == 0 {
+                add_to_index(leaf, index, id, &mut (*formed).t_self, true);
+            }
+            raw::heap_freetuple(formed);
+            result
+        })
+    };
+    become_of(result)
+}
+
+fn become_of(result: pg_sys::TM_Result::Type) -> Replaced {
     match result {
         pg_sys::TM_Result::TM_Ok => Replaced::Done,
         pg_sys::TM_Result::TM_BeingModified | pg_sys::TM_Result::TM_WouldBlock => Replaced::Busy,
@@ -221,6 +287,11 @@ fn lock_row(
     let mode = match strength {
         Strength::KeepsKey => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
         Strength::Whole => pg_sys::LockTupleMode::LockTupleExclusive,
+    };
+    // An answer beside it may have had a key of any length compressed: see MAY_BE_COMPRESSED.
+    let mode = match search.found_is_packed() {
+        true => pg_sys::LockTupleMode::LockTupleExclusive,
+        false => mode,
     };
     // SAFETY: the leaf is open for writing; the slot is a copy of our own, dropped below; a SQL
     // function runs under an active snapshot.

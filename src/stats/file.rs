@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const FILE: &str = "pg_stat/pg_once.stat";
 
 /// The first word: changes with whatever the words mean, as [`layout::NAME`](super::layout::NAME) does.
-const VERSION: u64 = u64::from_be_bytes(*b"pgonce\0\x01");
+const VERSION: u64 = u64::from_be_bytes(*b"pgonce\0\x02");
 
 /// Fills the words from the file, if there is one.
 pub fn load(words: &[AtomicU64]) {

@@ -7,7 +7,7 @@ use crate::domain::age::BUCKETS;
 use crate::domain::key::MAX_EFFECT_BYTES;
 
 /// Changes with whatever the words mean, and the file's first word with it.
-pub const NAME: &std::ffi::CStr = c"pg_once statistics 1";
+pub const NAME: &std::ffi::CStr = c"pg_once statistics 2";
 
 /// How many (database, store, effect) are counted apart in a server.
 pub const ENTRIES: usize = 1024;
@@ -46,8 +46,10 @@ pub const OLDEST: usize = WAITED + 1;
 pub const LATE: usize = OLDEST + 1;
 /// Duplicates by age.
 pub const AGES: usize = LATE + 1;
+/// What became of effects outside the database: see [`Event`](super::Event).
+pub const EVENTS: usize = AGES + BUCKETS;
 /// Behind the last count.
-pub const END: usize = AGES + BUCKETS;
+pub const END: usize = EVENTS + super::EVENTS;
 
 /// Words of an entry: whole lines, so that two entries share none.
 const STRIDE: usize = END.next_multiple_of(8);

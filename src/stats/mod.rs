@@ -27,8 +27,7 @@ use pgrx::pg_sys::Oid;
 use std::cell::Cell;
 use table::Table;
 
-/// An answer, by its place among the outcomes of an entry. The place of `mismatch`, which no claim answers
-/// yet, is the next one.
+/// What is counted, by its place in an entry: the outcomes of claims, then what became of claims later.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Do the work.
@@ -39,10 +38,45 @@ pub enum Kind {
     InProgress,
     /// Nobody can tell any more.
     TooLate,
+    /// Done already, for another request.
+    Mismatch,
+    /// An answer was stored.
+    Completed,
+    /// A claim was given up.
+    Released,
 }
 
-/// How many outcomes there are.
-const OUTCOMES: usize = 5;
+/// Something that became of an effect outside the database, by its place among those of an entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// It was begun for the first time.
+    Started,
+    /// It was begun again.
+    TakenOver,
+    /// It was done.
+    Done,
+    /// An attempt was said to have failed.
+    Failed,
+    /// It was begun as often as it may be.
+    GaveUp,
+    /// A fence was refused.
+    Stale,
+}
+
+/// How many there are.
+const EVENTS: usize = 6;
+
+/// Counts an event of an effect in a store, where counting is wanted.
+pub fn count(wanted: Wanted, store: Oid, effect: &[u8], event: Event, now: Instant) {
+    if let Some(table) = wanted.counts.then(table).flatten() {
+        let mut tally = tally::Tally::new();
+        tally.happened(event);
+        places::add(&table, &table::Subject { store, effect }, &tally, now);
+    }
+}
+
+/// How many kinds there are.
+const OUTCOMES: usize = 7;
 
 thread_local! {
     /// Whether getting the memory has failed in this session: said once, and not tried again.

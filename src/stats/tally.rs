@@ -1,8 +1,8 @@
 //! What one call of a claim function answered, before it is added to the table: one addition for each
 //! outcome and bucket, however many keys there were.
 
-use super::Kind;
 use super::layout::{self as at, COUNTS, END};
+use super::{Event, Kind};
 use crate::domain::age;
 use crate::domain::day::Instant;
 
@@ -35,6 +35,11 @@ impl Tally {
     /// Counts an answer.
     pub fn answered(&mut self, kind: Kind) {
         self.add(at::OUTCOMES + kind as usize, 1);
+    }
+
+    /// Counts what became of an effect.
+    pub fn happened(&mut self, event: Event) {
+        self.add(at::EVENTS + event as usize, 1);
     }
 
     /// Sorts a duplicate in that arrived at `now` and was refused by a claim with this window.

@@ -14,6 +14,7 @@ use crate::pg::layout::Layout;
 use crate::pg::lock;
 use crate::pg::peek;
 use crate::pg::relation::{Access, Opened, Relation};
+use crate::pg::rows::Json;
 use crate::pg::session;
 use crate::pg::snapshot::View;
 use crate::pg::text::Text;
@@ -177,8 +178,38 @@ impl OpenLeaf {
     }
 
     /// The stored answer of the row found last.
-    pub fn found_result(&self) -> Option<crate::pg::rows::Json> {
+    pub fn found_result(&self) -> Option<Json> {
         self.search().and_then(Search::found_result)
+    }
+
+    /// The digest of the request of the row found last.
+    pub fn found_fingerprint(&self) -> Option<Vec<u8>> {
+        self.search().and_then(Search::found_fingerprint)
+    }
+
+    /// Gives the row found last, of this key, an answer.
+    pub fn complete(&mut self, id: (&Text, &Text), answer: &Json) -> Result<Replaced, Refusal> {
+        let Some((content, search)) =
+            self.content.as_ref().and_then(|content| Some((content, content.search.as_ref()?)))
+        else {
+            return Ok(Replaced::Changed);
+        };
+        if content.layout.is_plain() {
+            return Ok(tuple::complete(&self.table, &content.index, search, id, answer));
+        }
+        match executor::complete(&self.table, &content.layout, search, answer) {
+            Ok(stored) => self.unaltered(stored).map(|()| Replaced::Done),
+            Err(other) => Ok(other),
+        }
+    }
+
+    /// Removes the row found last.
+    pub fn remove(&mut self) -> Replaced {
+        let content = self.content.as_ref();
+        match content.and_then(|content| Some((content, content.search.as_ref()?))) {
+            Some((content, search)) => executor::remove(&self.table, &content.layout, search),
+            None => Replaced::Changed,
+        }
     }
 
     /// Lets go of every page, for a wait that may be long.

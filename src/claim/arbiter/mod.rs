@@ -15,10 +15,13 @@
 mod desk;
 mod glance;
 mod sealed;
+mod standing;
 mod together;
 mod verdict;
+mod waiting;
 
 use self::desk::Desk;
+pub use self::standing::{Act, Standing};
 pub use self::together::Wanted;
 use self::verdict::Verdict;
 use crate::catalog::cache::{self, Store};
@@ -34,10 +37,11 @@ use crate::pg::index::Found;
 use crate::pg::lock::OwnLock;
 use crate::pg::privilege::{self, TableRight};
 use crate::pg::relation::Opened;
+use crate::pg::rows::Json;
 use crate::pg::session;
-use crate::pg::snapshot::{self, View};
+use crate::pg::snapshot;
 use crate::pg::text::Text;
-use crate::pg::tuple::{NewRow, Replaced, Strength};
+use crate::pg::tuple::{NewRow, Replaced};
 use crate::stats::Meter;
 use crate::storage::{self, OpenLeaf};
 use pgrx::pg_sys::TransactionId;
@@ -53,11 +57,27 @@ pub struct Arbiter<'a> {
     settings: &'a Settings,
     effect: Text,
     pinned: bool,
+    /// Whether a duplicate is told by the row itself: for its visibility, or for what is stored with it.
+    by_search: bool,
+    /// What more is asked than who has the key.
+    asked: Option<Asked>,
+    /// What the caller must be allowed on the store.
+    right: TableRight,
     in_bulk: bool,
     /// How many keys to try for together next.
     reach: Cell<usize>,
     desk: Option<Desk>,
     meter: Meter<'a>,
+}
+
+/// What a claim asks for besides the key.
+struct Asked {
+    /// The digest of the request.
+    fingerprint: Option<Text>,
+    /// Whether the caller may read what is stored with claims.
+    may_read: bool,
+    /// What was stored with the claim that stands.
+    result: Cell<Option<Json>>,
 }
 
 /// What one look under the key's lock came to.
@@ -77,11 +97,15 @@ enum Look {
 impl<'a> Arbiter<'a> {
     /// Prepares claims on these terms. Nothing is opened before the first claim.
     pub fn new(terms: &'a Terms<'a>, settings: &'a Settings) -> Arbiter<'a> {
+        let pinned = snapshot::is_pinned();
         Arbiter {
             terms,
             settings,
             effect: Text::new(terms.effect),
-            pinned: snapshot::is_pinned(),
+            pinned,
+            by_search: pinned,
+            asked: None,
+            right: TableRight::Insert,
             in_bulk: false,
             reach: Cell::new(1),
             desk: None,
@@ -97,8 +121,21 @@ impl<'a> Arbiter<'a> {
 
     /// For claims that count as made at a time given: nobody acts on what this transaction has read.
     pub fn backdating(mut self) -> Arbiter<'a> {
-        self.pinned = false;
+        (self.pinned, self.by_search) = (false, false);
         self
+    }
+
+    /// For a claim that wants the whole answer: whether it is the same request that the key was claimed for, by the
+    /// digest of it, and what is stored.
+    pub fn asking(mut self, fingerprint: Option<Text>) -> Arbiter<'a> {
+        self.by_search = true;
+        self.asked = Some(Asked { fingerprint, may_read: false, result: Cell::new(None) });
+        self
+    }
+
+    /// The answer stored with the claim that stands, where there is one and the caller may read it.
+    pub fn result(&self) -> Option<Json> {
+        self.asked.as_ref()?.result.take()
     }
 
     /// Claims one key, which the caller has checked, now.
@@ -131,51 +168,17 @@ impl<'a> Arbiter<'a> {
                     self.desk = Some(desk);
                     return Ok(answer);
                 }
-                Look::Stale => {
-                    cache::forget(&desk.store);
-                    drop(desk);
+                Look::Held(..) | Look::RowBusy if !self.terms.wait => {
+                    return Ok(Answer::without_claim(Outcome::InProgress));
                 }
-                Look::Held(place, xid, found) => {
-                    if !self.terms.wait {
-                        return Ok(Answer::without_claim(Outcome::InProgress));
-                    }
-                    desk.prepare_to_wait(place);
-                    let leaf = desk.leaf_at(place);
-                    self.meter.wait(self.settings.clock, || leaf.wait_for(xid, &found));
-                    self.desk = Some(self.resumed(desk));
-                }
-                Look::RowBusy => {
-                    if !self.terms.wait {
-                        return Ok(Answer::without_claim(Outcome::InProgress));
-                    }
-                    desk.prepare_to_wait(None);
-                    let strength = Strength::for_key(key, &self.effect);
-                    let today = &desk.today;
-                    self.meter.wait(self.settings.clock, || today.wait_for_row(strength));
-                    self.desk = Some(self.resumed(desk));
-                }
-                Look::LeafBusy(place) => {
-                    desk.others[place] =
-                        OpenLeaf::to_search(&desk.store.leaves[place], View::Dirty)?;
-                    if desk.others[place].is_some() {
-                        self.desk = Some(desk);
-                    } else {
-                        cache::forget(&desk.store);
-                    }
-                }
+                look => self.wait_out(desk, look, key)?,
             }
             pgrx::check_for_interrupts!();
         }
     }
 
-    /// A desk after a wait.
-    fn resumed(&self, mut desk: Desk) -> Desk {
-        desk.bulk = self.in_bulk.then(Bulk::new);
-        desk
-    }
-
     /// Opens the store and the leaf of the day, today's unless an instant is given, making what is missing.
-    fn open(&self, at: Option<Instant>) -> Result<Desk, Refusal> {
+    fn open(&mut self, at: Option<Instant>) -> Result<Desk, Refusal> {
         let (mut looked_again, mut asked) = (false, 0);
         loop {
             pgrx::check_for_interrupts!();
@@ -225,7 +228,7 @@ impl<'a> Arbiter<'a> {
         }
     }
 
-    fn store(&self) -> Result<Rc<Store>, Refusal> {
+    fn store(&mut self) -> Result<Rc<Store>, Refusal> {
         let name = self.terms.store;
         let store = match cache::find(name)? {
             Some(store) => store,
@@ -236,7 +239,10 @@ impl<'a> Arbiter<'a> {
             }
             None => return Err(unknown(name)),
         };
-        require(&store, TableRight::Insert)?;
+        require(&store, self.right)?;
+        if let Some(asked) = &mut self.asked {
+            asked.may_read = privilege::may(store.table, TableRight::Select);
+        }
         Ok(store)
     }
 
@@ -264,16 +270,22 @@ impl<'a> Arbiter<'a> {
         }
         // Before anything is looked up: a wrong ttl is wrong for a duplicate too.
         let expires_at = self.expires_at(&store, leaf.keep_until, at)?;
+        // A row in flight is waited for only where no claim stands in any leaf: its writer may have released that.
+        let mut held = None;
         let over_expired = match self.verdict(&store, &mut desk.today, key, now, true)? {
             None => false,
             Some(Verdict::Expired) => true,
             Some(Verdict::Taken(answer)) => return Ok(Look::Decided(answer)),
-            Some(Verdict::Held(xid, found)) => return Ok(Look::Held(None, xid, found)),
+            Some(Verdict::Held(xid, found)) => {
+                held = Some((None, xid, found));
+                false
+            }
         };
         let maybe = self.sealed_places(&store, number);
         for place in window::others(&store, desk.place, now, &maybe) {
             let opened = match desk.other(place)? {
                 Opened::Open(opened) => opened,
+                Opened::Busy | Opened::Gone if held.is_some() => break,
                 Opened::Busy => return Ok(Look::LeafBusy(place)),
                 Opened::Gone => return Ok(Look::Stale),
             };
@@ -283,10 +295,14 @@ impl<'a> Arbiter<'a> {
                 None | Some(Verdict::Expired) => {}
                 Some(Verdict::Taken(answer)) => return Ok(Look::Decided(answer)),
                 Some(Verdict::Held(xid, found)) => {
-                    return Ok(Look::Held(Some(place), xid, found));
+                    held.get_or_insert((Some(place), xid, found));
+                    continue;
                 }
             }
             desk.done_with(place);
+        }
+        if let Some((place, xid, found)) = held {
+            return Ok(Look::Held(place, xid, found));
         }
         // Rows may have moved from a leaf looked into to one that is not in this list; whoever did that has told.
         if !store.is_current() {
@@ -335,7 +351,8 @@ impl<'a> Arbiter<'a> {
         window: (Instant, Instant),
     ) -> Result<Look, Refusal> {
         let (claimed_at, expires_at) = window;
-        let row = NewRow { claimed_at, expires_at, key, effect: &self.effect };
+        let fingerprint = self.asked.as_ref().and_then(|asked| asked.fingerprint.as_ref());
+        let row = NewRow { claimed_at, expires_at, key, effect: &self.effect, fingerprint };
         if over_expired {
             match desk.today.replace(&row)? {
                 // Where one row has expired its neighbours often have, and those are replaced one by one.
@@ -359,7 +376,11 @@ pub fn unknown(name: &[u8]) -> Refusal {
 /// Refuses a caller without the privilege on the store's table, or under row-level security.
 pub fn require(store: &Store, right: TableRight) -> Result<(), Refusal> {
     if !privilege::may(store.table, right) {
-        let right = if right == TableRight::Insert { "INSERT" } else { "SELECT" };
+        let right = match right {
+            TableRight::Select => "SELECT",
+            TableRight::Insert => "INSERT",
+            TableRight::Delete => "DELETE",
+        };
         return Err(Refusal::NoPrivilege { store: store.display_name(), right });
     }
     if store.row_security && privilege::row_security_applies(store.table) {

@@ -136,6 +136,7 @@ impl Arbiter<'_> {
                     expires_at,
                     key: &wanted.key,
                     effect: &self.effect,
+                    fingerprint: None,
                 })
                 .collect();
             if let Some(bulk) = desk.bulk.as_ref().filter(|_| !rows.is_empty()) {

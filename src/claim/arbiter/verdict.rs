@@ -20,12 +20,6 @@ pub(super) enum Verdict {
     Held(TransactionId, Found),
 }
 
-impl Verdict {
-    fn duplicate_of(claimed_at: Instant, end: Instant) -> Verdict {
-        Verdict::Taken(Answer { outcome: Outcome::Duplicate, window: Some((claimed_at, end)) })
-    }
-}
-
 impl Arbiter<'_> {
     /// What a leaf says of a key, if anything. Where `by_pages` can be expected to tell, they are looked at first,
     /// which saves most claims a search.
@@ -40,10 +34,14 @@ impl Arbiter<'_> {
         let peek = if by_pages { leaf.peek(key, &self.effect) } else { Peek::Unknown };
         match peek {
             Peek::Absent => return Ok(None),
-            Peek::Stands(claimed_at, expires_at) if !self.pinned => {
+            Peek::Stands(claimed_at, expires_at) if !self.by_search => {
                 let end = store.end_of(claimed_at, expires_at);
                 if now < end {
-                    return Ok(Some(Verdict::duplicate_of(claimed_at, end)));
+                    let window = Some((claimed_at, end));
+                    return Ok(Some(Verdict::Taken(Answer {
+                        outcome: Outcome::Duplicate,
+                        window,
+                    })));
                 }
             }
             _ => {}
@@ -62,12 +60,17 @@ impl Arbiter<'_> {
         found: Found,
         now: Instant,
     ) -> Result<Verdict, Refusal> {
-        if let Some(xid) = found.in_flight {
+        if let Some(xid) = found.written_by {
             return Ok(Verdict::Held(xid, found));
         }
         let end = store.end_of(found.claimed_at, found.expires_at);
         let live = now < end;
-        let taken = Verdict::duplicate_of(found.claimed_at, end);
+        // A claim that is committed and live stands, whatever somebody is about to make of it: an answer, or nothing.
+        // One that has expired may be on its way to be claimed anew.
+        if let Some(xid) = found.changed_by.filter(|_| !live) {
+            return Ok(Verdict::Held(xid, found));
+        }
+        let taken = self.duplicate_of(leaf, found.claimed_at, end);
         if live && !self.pinned {
             return Ok(taken);
         }
@@ -81,5 +84,23 @@ impl Arbiter<'_> {
             return Err(Refusal::Invisible);
         }
         Ok(if live { taken } else { Verdict::Expired })
+    }
+
+    /// What the claim that the row found last is says to another of its key: where the whole answer is wanted, by the
+    /// request it was made for, and with its result.
+    fn duplicate_of(&self, leaf: &OpenLeaf, claimed_at: Instant, end: Instant) -> Verdict {
+        let window = Some((claimed_at, end));
+        let mut outcome = Outcome::Duplicate;
+        if let Some(asked) = &self.asked {
+            let other = |digest: &Text| {
+                leaf.found_fingerprint().is_some_and(|stored| stored != digest.bytes())
+            };
+            if asked.fingerprint.as_ref().is_some_and(other) {
+                outcome = Outcome::Mismatch;
+            }
+            let may_read = outcome == Outcome::Duplicate && asked.may_read;
+            asked.result.set(may_read.then(|| leaf.found_result()).flatten());
+        }
+        Verdict::Taken(Answer { outcome, window })
     }
 }

@@ -198,7 +198,9 @@ impl Import<'_> {
                 let entry = &group[place];
                 match outcome {
                     Outcome::Claimed => tally.imported += 1,
-                    Outcome::Duplicate | Outcome::TooLate => tally.already_there += 1,
+                    Outcome::Duplicate | Outcome::TooLate | Outcome::Mismatch => {
+                        tally.already_there += 1;
+                    }
                     Outcome::InProgress => aside.push(Aside {
                         key: batch.key(entry).to_vec(),
                         effect: effect.to_vec(),

@@ -107,15 +107,6 @@ fn an_array_of_arrays_is_2202e() {
 }
 
 #[test]
-fn what_comes_later_is_0a000() {
-    let db = database();
-    let mut s = db.session();
-    s.claim("load");
-    refused(&mut s, "0A000", "once.claim('k', fingerprint => 'f')");
-    assert!(s.claim("k"));
-}
-
-#[test]
 fn a_read_only_transaction_is_25006_and_claims_nothing() {
     let db = database();
     let mut s = db.session();

@@ -85,19 +85,21 @@ fn public_result_types_are_what_the_documentation_says() {
     let record = "TABLE(claimed_at timestamp with time zone, expires_at timestamp with time zone, result jsonb)";
     let entries = "TABLE(store regclass, effect text, claimed bigint, duplicates bigint, in_progress bigint, \
         too_late bigint, mismatch bigint, waits bigint, waited_us bigint, oldest_us bigint, last_tenth bigint, \
-        ages bigint[], stats_reset timestamp with time zone)";
+        ages bigint[], stats_reset timestamp with time zone, started bigint, taken_over bigint, \
+        effects_done bigint, effects_failed bigint, gave_up bigint, stale_fences bigint)";
     let differences = "TABLE(pass integer, relation regclass, primary_key text, kind text, column_name text, \
         before text, after text, message bigint, message_key text)";
     let run = "text,regprocedure,regclass[],text[],boolean,boolean,bigint,interval";
     assert_eq!(
         signatures,
         [
-            "once.alter_store(text,interval,interval,text,text[]) -> void".to_owned(),
+            "once.alter_store(text,interval,interval,text,text[],integer) -> void".to_owned(),
             "once.audit_keys(text,integer) -> TABLE(effect text, sampled bigint, uuidv4_share double precision, \
              time_based_share double precision, hash_share double precision, natural_share double precision, \
              shortest bigint, median bigint, longest bigint, claimed bigint, duplicates bigint, \
              counted_since timestamp with time zone, findings text[])"
                 .to_owned(),
+            "once.begin_effect(text,interval,interval,text,text,text,timestamp with time zone) -> record".to_owned(),
             "once.claim(text,interval,text,text,text,timestamp with time zone,boolean) -> record"
                 .to_owned(),
             "once.claim_many(text[],interval,text,text) -> TABLE(key text, claimed boolean)"
@@ -109,12 +111,17 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.claim_once(uuid,interval,text,text,timestamp with time zone) -> boolean"
                 .to_owned(),
             format!("once.compare(text) -> {differences}"),
-            "once.create_store(text,interval,interval,text,text[]) -> regclass".to_owned(),
+            "once.complete(text,jsonb,text,text) -> boolean".to_owned(),
+            "once.complete_effect(text,bigint,jsonb,text,text) -> boolean".to_owned(),
+            "once.create_store(text,interval,interval,text,text[],integer) -> regclass".to_owned(),
             format!("once.double_tap({run}) -> {differences}"),
             format!("once.double_tap_report({run}) -> text"),
             "once.drop_snapshot(text) -> void".to_owned(),
             "once.drop_store(text) -> void".to_owned(),
+            "once.extend_effect(text,bigint,interval,text,text) -> timestamp with time zone".to_owned(),
+            "once.fail_effect(text,bigint,text,interval,text,text) -> text".to_owned(),
             "once.filter_probe(text,text,text) -> TABLE(leaf regclass, filter regclass)".to_owned(),
+            "once.fingerprint(jsonb,text[]) -> text".to_owned(),
             "once.hold(text,text,timestamp with time zone) -> void".to_owned(),
             "once.keep_seal() -> trigger".to_owned(),
             "once.kept_until(regclass) -> TABLE(leaf regclass, kept_until timestamp with time zone)"
@@ -125,6 +132,8 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.leaf_expiries(regclass) -> record".to_owned(),
             format!("once.lookup(text,text,text) -> {record}"),
             "once.natural_key(text[]) -> text".to_owned(),
+            "once.release(text,text,text,text) -> boolean".to_owned(),
+            "once.release_many(text,text,text,text) -> bigint".to_owned(),
             "once.schedule(text,text) -> bigint".to_owned(),
             "once.sealed_leaves(regclass) -> TABLE(leaf regclass, filter regclass)".to_owned(),
             "once.snapshot(text,regclass[],text[]) -> void".to_owned(),
@@ -135,6 +144,8 @@ fn public_result_types_are_what_the_documentation_says() {
             "once.unhold(text) -> boolean".to_owned(),
             "once.unschedule(text) -> boolean".to_owned(),
             "once.void_filter() -> trigger".to_owned(),
+            "once.window_end(regclass,timestamp with time zone,timestamp with time zone) -> timestamp with time zone"
+                .to_owned(),
         ]
     );
 }

@@ -8,7 +8,7 @@ use crate::text::{code, files, word};
 const FLOORS: [&[&str]; 7] = [
     &["lib"],
     &["api", "worker"],
-    &["claim", "maintenance", "double_tap"],
+    &["claim", "effects", "maintenance", "double_tap"],
     &["storage", "catalog"],
     &["stats"],
     &["gucs", "error"],

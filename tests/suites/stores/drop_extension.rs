@@ -79,6 +79,8 @@ fn stores_and_leaves_are_no_members_of_the_extension() {
     assert_eq!(
         members,
         [
+            "effect_state",
+            "effects",
             "filter",
             "filter_day",
             "filters",
@@ -88,6 +90,7 @@ fn stores_and_leaves_are_no_members_of_the_extension() {
             "leaf_seal",
             "maintenance_log",
             "partitions",
+            "release_log",
             "retention_advice",
             "stat_claims",
             "stat_duplicate_ages",

@@ -34,6 +34,8 @@ fn fill(cluster: &Cluster, db: &Database<'_>, owner: &str) {
     cluster.clock().set(now);
     let mut s = db.session();
     s.run("SELECT once.alter_store('processed_events', retention => '8 days')");
+    s.run("SELECT once.alter_store('processed_events', max_attempts => 3)");
+    s.run("SELECT once.begin_effect('running', '1 hour')");
     s.run("UPDATE once.processed_events SET result = '{\"a\": 1}' WHERE key = 'k0'");
     s.run(&format!("GRANT INSERT ON once.processed_events TO {owner}"));
 }
@@ -42,12 +44,14 @@ fn fill(cluster: &Cluster, db: &Database<'_>, owner: &str) {
 fn portrait(s: &mut Session) -> Vec<String> {
     s.run("SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'");
     let mut lines: Vec<String> = s.column(
-        "SELECT concat_ws(' | ', store, owner, retention, retry_horizon, note, days, first_day, last_day, created_at, forbid)
+        "SELECT concat_ws(' | ', store, owner, retention, retry_horizon, note, days, first_day, last_day, created_at, forbid, max_attempts)
            FROM once.stores ORDER BY 1",
     );
     lines.extend(s.column::<String>(
         "SELECT concat_ws(' | ', store, leaf, day, keep_until) FROM once.partitions ORDER BY 1",
     ));
+    lines.extend(s.column::<String>("SELECT s::text FROM once.effect_state s"));
+    lines.push(s.get("SELECT last_value::text FROM once.effect_fence"));
     for table in ["once.processed_events", "once.\"Or\"\"ders\""] {
         lines.extend(s.column::<String>(&format!(
             "SELECT concat_ws(' | ', tableoid::regclass, t) FROM {table} t ORDER BY 1"
@@ -96,6 +100,8 @@ fn keeps_everything(target: &Cluster) {
             );
             assert!(!ours, "{key:?}");
         }
+        let again = "SELECT outcome::text FROM once.begin_effect('running', '1 hour')";
+        assert_eq!(s.get::<String>(again), "in_progress");
         assert!(s.claim("new") && to.session_of(&owner).claim("newer"));
         s.run("SET pg_once.precreate_days = 9");
         s.run("CALL once.maintain()");

@@ -1,0 +1,7 @@
+//! Answers stored with claims: who is given one, who may store one and when, and races of everything that writes a
+//! claim's row with everything that reads it.
+
+mod race;
+mod released;
+mod stored;
+mod waits;

@@ -1,0 +1,15 @@
+//! Effects outside the database: leases and fences, whoever calls what when, and whatever dies in between.
+
+mod basics;
+mod between;
+mod crash;
+mod history;
+mod isolation;
+mod oracle;
+mod pooled;
+mod promoted;
+mod races;
+mod retention;
+mod rights;
+mod scene;
+mod walk;
