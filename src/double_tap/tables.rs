@@ -57,6 +57,14 @@ pub struct Table {
 }
 
 impl Table {
+    /// Places in `columns` of what is not in the key; nothing where there is no key.
+    pub fn rest(&self) -> Vec<usize> {
+        if self.key.is_empty() {
+            return Vec::new();
+        }
+        (0..self.columns.len()).filter(|n| !self.key.contains(n)).collect()
+    }
+
     /// For messages.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()

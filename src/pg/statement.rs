@@ -3,8 +3,6 @@
 
 use super::failure::step;
 use super::procedure::in_own_memory;
-use super::rows::{OneRow, Value};
-use super::text::Text;
 use super::{raw, unwinding};
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -98,6 +96,35 @@ impl Row<'_> {
         })
     }
 
+    /// A column of type text[] of two elements.
+    pub fn pair(&self, column: usize) -> Option<[Option<&[u8]>; 2]> {
+        // SAFETY: the caller names a column of type text[], whose elements are unpacked as far as they have to be;
+        // they last as long as the row.
+        self.value(column).map(|datum| unsafe {
+            let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
+            let (mut values, mut nulls, mut count) = (null_mut(), null_mut(), 0);
+            let align = pg_sys::TYPALIGN_INT as c_char;
+            let text = pg_sys::TEXTOID;
+            pg_sys::deconstruct_array(
+                array,
+                text,
+                -1,
+                false,
+                align,
+                &mut values,
+                &mut nulls,
+                &mut count,
+            );
+            [0, 1].map(|place| {
+                if place >= count as usize || *nulls.add(place) {
+                    return None;
+                }
+                let value = pg_sys::pg_detoast_datum_packed((*values.add(place)).cast_mut_ptr());
+                Some(pgrx::varlena::varlena_to_byte_slice(value))
+            })
+        })
+    }
+
     /// A column of type oid.
     pub fn oid(&self, column: usize) -> Oid {
         self.value(column).map_or(pg_sys::InvalidOid, |datum| Oid::from(datum.value() as u32))
@@ -149,63 +176,23 @@ impl Connection {
     }
 
     /// Hands out the rows of a query, in memory of their own.
-    pub fn each<E>(
-        &self,
-        sql: &[u8],
-        mut take: impl FnMut(&Row) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let plan = self.prepare(sql, &[]).plan;
-        // SAFETY: no name and no parameters; closed below, or by the abort of the transaction.
-        let portal = unsafe {
-            step(|| SPI_cursor_open(std::ptr::null(), plan, null_mut(), std::ptr::null(), false))
-        };
-        loop {
-            // SAFETY: the portal is open.
-            let count = unsafe {
-                step(|| SPI_cursor_fetch(portal, true, BATCH));
-                pg_sys::SPI_processed as usize
-            };
-            in_own_memory(|| {
-                // SAFETY: a fetch has left its rows there; they are freed below.
-                let table = unsafe { &*pg_sys::SPI_tuptable };
-                // SAFETY: the descriptor is the result's.
-                let width = unsafe { (*table.tupdesc).natts as usize };
-                let (mut values, mut nulls) = (vec![Datum::from(0usize); width], vec![true; width]);
-                for place in 0..count {
-                    // SAFETY: the result has that many rows, each of that width.
-                    unsafe {
-                        pg_sys::heap_deform_tuple(
-                            *table.vals.add(place),
-                            table.tupdesc,
-                            values.as_mut_ptr(),
-                            nulls.as_mut_ptr(),
-                        );
-                    }
-                    take(&Row { values: &values, nulls: &nulls })?;
-                }
-                Ok(())
-            })?;
-            // SAFETY: the rows of the last fetch, no longer used.
-            unsafe { pg_sys::SPI_freetuptable(pg_sys::SPI_tuptable) };
-            if count == 0 {
-                break;
-            }
-        }
-        // SAFETY: opened above.
-        unsafe { step(|| SPI_cursor_close(portal)) };
-        Ok(())
+    pub fn each<E>(&self, sql: &[u8], take: impl FnMut(&Row) -> Result<(), E>) -> Result<(), E> {
+        self.prepare(sql, &[]).each(take)
+    }
+
+    /// The same, where nothing can be said against a row.
+    pub fn every(&self, sql: &[u8], take: impl FnMut(&Row)) {
+        self.prepare(sql, &[]).every(take);
     }
 
     /// The first row of a query, read by `take`; None where it gives none.
     pub fn first<T>(&self, sql: &[u8], take: impl Fn(&Row) -> T) -> Option<T> {
         let mut found = None;
-        let read: Result<(), std::convert::Infallible> = self.each(sql, |row| {
+        self.every(sql, |row| {
             if found.is_none() {
                 found = Some(take(row));
             }
-            Ok(())
         });
-        let Ok(()) = read;
         found
     }
 
@@ -280,22 +267,85 @@ impl<'c> Plan<'c> {
         }
     }
 
-    /// Runs it, and keeps its rows. Under a snapshot of before, where one is given.
-    pub(super) fn collect(&self, past: pg_sys::Snapshot) -> Pile<'c> {
-        let Some(descriptor) = self.descriptor() else {
-            pgrx::error!("a query that gives no rows was to be kept");
+    /// Runs it without parameters and hands out its rows, in memory of their own.
+    pub fn each<E>(&self, mut take: impl FnMut(&Row) -> Result<(), E>) -> Result<(), E> {
+        // SAFETY: no name and no parameters; closed below, or by the abort of the transaction.
+        let portal = unsafe {
+            step(|| {
+                SPI_cursor_open(std::ptr::null(), self.plan, null_mut(), std::ptr::null(), false)
+            })
         };
-        // SAFETY: the store is made in the connection's memory, its file belongs to the resource owner that
-        // is current now; the receiver writes to it while the query runs. The snapshot is registered.
+        loop {
+            // SAFETY: the portal is open.
+            let count = unsafe {
+                step(|| SPI_cursor_fetch(portal, true, BATCH));
+                pg_sys::SPI_processed as usize
+            };
+            in_own_memory(|| {
+                // SAFETY: a fetch has left its rows there; they are freed below.
+                let table = unsafe { &*pg_sys::SPI_tuptable };
+                // SAFETY: the descriptor is the result's.
+                let width = unsafe { (*table.tupdesc).natts as usize };
+                let (mut values, mut nulls) = (vec![Datum::from(0usize); width], vec![true; width]);
+                for place in 0..count {
+                    // SAFETY: the result has that many rows, each of that width.
+                    unsafe {
+                        pg_sys::heap_deform_tuple(
+                            *table.vals.add(place),
+                            table.tupdesc,
+                            values.as_mut_ptr(),
+                            nulls.as_mut_ptr(),
+                        );
+                    }
+                    take(&Row { values: &values, nulls: &nulls })?;
+                }
+                Ok(())
+            })?;
+            // SAFETY: the rows of the last fetch, no longer used.
+            unsafe { pg_sys::SPI_freetuptable(pg_sys::SPI_tuptable) };
+            if count == 0 {
+                break;
+            }
+        }
+        // SAFETY: opened above.
+        unsafe { step(|| SPI_cursor_close(portal)) };
+        Ok(())
+    }
+
+    /// The same, where nothing can be said against a row.
+    pub fn every(&self, mut take: impl FnMut(&Row)) {
+        let read: Result<(), std::convert::Infallible> = self.each(|row| {
+            take(row);
+            Ok(())
+        });
+        let Ok(()) = read;
+    }
+
+    /// An empty pile of rows like those of its result.
+    pub fn pile(&self) -> Pile<'c> {
+        let Some(descriptor) = self.descriptor() else {
+            pgrx::error!("rows were to be kept of a query that gives none");
+        };
+        // SAFETY: store and descriptor lie in the connection's memory, the store's file belongs to the resource
+        // owner that is current now.
         unsafe {
             let descriptor = pg_sys::CreateTupleDescCopy(descriptor);
             let store = pg_sys::tuplestore_begin_heap(true, false, PILE_KILOBYTES);
+            Pile { store, descriptor, rows: 0, connection: PhantomData }
+        }
+    }
+
+    /// Runs it, and keeps its rows. Under a snapshot of before, where one is given.
+    pub(super) fn collect(&self, past: pg_sys::Snapshot) -> Pile<'c> {
+        let mut pile = self.pile();
+        // SAFETY: the receiver writes to the pile's store while the query runs. The snapshot is registered.
+        unsafe {
             step(|| {
                 let receiver = CreateTuplestoreDestReceiver();
                 let context = pg_sys::CurrentMemoryContext;
                 SetTuplestoreDestReceiverParams(
                     receiver,
-                    store,
+                    pile.store,
                     context,
                     false,
                     null_mut(),
@@ -314,8 +364,9 @@ impl<'c> Plan<'c> {
                     pg_sys::PopActiveSnapshot();
                 }
             });
-            Pile { store, descriptor, rows: pg_sys::SPI_processed, connection: PhantomData }
+            pile.rows = pg_sys::SPI_processed;
         }
+        pile
     }
 }
 
@@ -333,12 +384,13 @@ impl Pile<'_> {
         self.rows
     }
 
-    /// Adds a row whose values fit the columns.
-    pub fn put<const N: usize>(&mut self, row: [Value<'_>; N]) {
-        let mut scratch: [Text; N] = std::array::from_fn(|_| Text::new(b""));
-        // SAFETY: the query that the pile was made by decides the columns; the row is copied.
+    /// Adds a row of the query whose result it is like, with another value in a column of type bigint.
+    pub fn put(&mut self, row: &Row, column: usize, value: Option<i64>) {
+        let (mut values, mut nulls) = (row.values.to_vec(), row.nulls.to_vec());
+        values[column] = Datum::from(value.unwrap_or_default());
+        nulls[column] = value.is_none();
+        // SAFETY: the values are those of a row of the same columns; they are copied.
         unsafe {
-            let (mut values, mut nulls) = OneRow(row).fill(self.descriptor, &mut scratch);
             pg_sys::tuplestore_putvalues(
                 self.store,
                 self.descriptor,
@@ -349,21 +401,63 @@ impl Pile<'_> {
         self.rows += 1;
     }
 
+    /// Goes through the rows from the first on. A pile is gone through by one at a time.
+    pub fn walk(&self) -> Walk<'_> {
+        // SAFETY: the slot is dropped with the walk; after an error its memory goes with the connection.
+        unsafe {
+            pg_sys::tuplestore_rescan(self.store);
+            let slot =
+                pg_sys::MakeSingleTupleTableSlot(self.descriptor, &pg_sys::TTSOpsMinimalTuple);
+            Walk {
+                slot,
+                store: self.store,
+                context: pg_sys::CurrentMemoryContext,
+                pile: PhantomData,
+            }
+        }
+    }
+
     /// Hands out the rows from the first to the last; what `take` does may use any other pile.
     pub fn each<E>(&self, mut take: impl FnMut(&Row) -> Result<(), E>) -> Result<(), E> {
-        // SAFETY: the slot is dropped below; after an error its memory goes with the connection.
-        let slot = unsafe {
-            pg_sys::tuplestore_rescan(self.store);
-            pg_sys::MakeSingleTupleTableSlot(self.descriptor, &pg_sys::TTSOpsMinimalTuple)
-        };
-        // SAFETY: store and slot are of one shape; the values are good until the next row is asked for.
-        while unsafe { step(|| pg_sys::tuplestore_gettupleslot(self.store, true, false, slot)) } {
-            let row = row_of(slot);
+        let mut walk = self.walk();
+        while let Some(row) = walk.next() {
             take(&row)?;
         }
-        // SAFETY: made above.
-        unsafe { pg_sys::ExecDropSingleTupleTableSlot(slot) };
         Ok(())
+    }
+}
+
+/// A place in a pile.
+pub struct Walk<'p> {
+    slot: *mut pg_sys::TupleTableSlot,
+    store: *mut pg_sys::Tuplestorestate,
+    context: pg_sys::MemoryContext,
+    pile: PhantomData<&'p ()>,
+}
+
+impl Walk<'_> {
+    /// The next row, good until the one after it is asked for.
+    pub fn next(&mut self) -> Option<Row<'_>> {
+        // SAFETY: store and slot are of one shape. A row that was on disk is in memory that the slot frees later,
+        // so it is that of the walk, whoever asks.
+        let found = unsafe {
+            step(|| {
+                let asking = pg_sys::MemoryContextSwitchTo(self.context);
+                let found = pg_sys::tuplestore_gettupleslot(self.store, true, false, self.slot);
+                pg_sys::MemoryContextSwitchTo(asking);
+                found
+            })
+        };
+        found.then(|| row_of(self.slot))
+    }
+}
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        if !unwinding() {
+            // SAFETY: made once, dropped once.
+            unsafe { pg_sys::ExecDropSingleTupleTableSlot(self.slot) };
+        }
     }
 }
 
