@@ -1,8 +1,8 @@
 //! Two states of a table side by side: which rows and columns differ.
 //!
-//! Rule: a state is a relation of the columns `here`, `fresh`, `place`, `tid`, `xid` and `c0`, `c1`, ..; what PostgreSQL knows to be
+//! Rule: a state is a relation of the columns `here`, `fresh`, `place`, `tid` and `c0`, `c1`, ..; what PostgreSQL knows to be
 //! untouched may be left out of both, and is: of a table of a million rows only those that the pass has laid hands on
-//! are looked at. `fresh` says of a row after the pass that it may have been written in it, `xid` by which transaction; `place`
+//! are looked at. `fresh` says of a row after the pass that it may have been written in it, `place`
 //! and `tid` are where it is.
 //!
 //! A comparison is a query of one row for each row that differs, whatever the number of its columns that do: many of
@@ -11,13 +11,12 @@
 use super::tables::Table;
 use super::{Difference, Kind};
 use crate::pg::nested::Settings;
-use crate::pg::past::{self, Past};
+use crate::pg::past::{self, Commands, Past};
 use crate::pg::statement::Connection;
 use std::ffi::CStr;
 
 /// What a state is where all of it is compared.
-const ALL: &str =
-    "SELECT true AS here, true AS fresh, NULL::oid AS place, NULL::tid AS tid, NULL::bigint AS xid";
+const ALL: &str = "SELECT true AS here, true AS fresh, NULL::oid AS place, NULL::tid AS tid";
 
 /// Places of a comparison's columns: the message, which is filled in here; what differs, in how many rows; where the row is;
 /// its key, and the row where it is in one state alone. From [`at::REST`] on the columns that are not in the key, NULL where
@@ -28,11 +27,10 @@ mod at {
     pub const TIMES: usize = 2;
     pub const PLACE: usize = 3;
     pub const TID: usize = 4;
-    pub const XID: usize = 5;
-    pub const KEY: usize = 6;
-    pub const WAS: usize = 7;
-    pub const BECAME: usize = 8;
-    pub const REST: usize = 9;
+    pub const KEY: usize = 5;
+    pub const WAS: usize = 6;
+    pub const BECAME: usize = 7;
+    pub const REST: usize = 8;
 }
 
 /// The order in which differences are handed out, but for the names of columns.
@@ -65,15 +63,18 @@ pub fn since(
     // locked, and it is in both.
     let old =
         [ALL.as_bytes(), &table.select_list(), b" FROM ", &table.from(), b" WHERE t.xmax <> 0"];
-    // Between two bounds: what was frozen half of all ids ago keeps its old id, which looks like one to come.
-    let next = past::next_xid();
-    let fresh = format!("age(t.xmin) BETWEEN age('{next}'::xid) AND age('{mark}'::xid)");
+    // Between two bounds: what was frozen half of all ids ago keeps its old id, which looks like one to come. Ages are
+    // counted from an id that stays the same as long as the transaction does.
+    let bounds =
+        format!("SELECT age('{}'::xid)::bigint, age('{mark}'::xid)::bigint", past::next_xid());
+    let bounds = connection.first(bounds.as_bytes(), |row| (row.integer(0), row.integer(1)));
+    let (youngest, oldest) = bounds.unwrap_or_default();
+    let (youngest, oldest) =
+        (youngest.unwrap_or(i32::MIN.into()), oldest.unwrap_or(i32::MAX.into()));
+    let fresh = format!("age(t.xmin) BETWEEN {youngest} AND {oldest}");
     let new = [
-        format!(
-            "SELECT true AS here, {fresh} AS fresh, \
-                    t.tableoid AS place, t.ctid AS tid, t.xmin::text::bigint AS xid"
-        )
-        .as_bytes(),
+        format!("SELECT true AS here, {fresh} AS fresh, t.tableoid AS place, t.ctid AS tid")
+            .as_bytes(),
         &table.select_list(),
         b" FROM ",
         &table.from(),
@@ -89,14 +90,12 @@ pub fn since(
     reader.lend(c"pg_once_before", &before);
     reader.lend(c"pg_once_after", &after);
     let comparison = reader.prepare(&differing(table, b"pg_once_before", b"pg_once_after"), &[]);
-    let mut found = comparison.pile();
+    let (mut found, mut commands) = (comparison.pile(), Commands::new());
     comparison.every(|row| {
-        let xid = row.integer(at::XID).and_then(|xid| u32::try_from(xid).ok());
-        let ours = xid.is_some_and(past::is_own);
-        let command =
-            if ours { past::command_of(row.oid(at::PLACE), row.place(at::TID)) } else { None };
+        let command = commands.of(row.oid(at::PLACE), row.place(at::TID));
         found.put(row, at::MESSAGE, command.and_then(&message_of));
     });
+    drop(commands);
     let _sorting = Settings::set(SORTING);
     let reader = Connection::open();
     reader.lend(c"pg_once_found", &found);
@@ -152,17 +151,21 @@ fn differing(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
 }
 
 /// The columns as they are printed, in one.
-fn printed(row: &str, places: &[usize]) -> String {
+fn printed(table: &Table, row: &str, places: &[usize]) -> String {
     let list: Vec<String> = places.iter().map(|n| format!("{row}.c{n}")).collect();
-    match list.as_slice() {
-        [one] => format!("format('%s', {one})"),
+    match (list.as_slice(), places) {
+        ([one], [n]) if table.columns[*n].cast => format!("coalesce(({one})::text, '')"),
+        ([one], _) => format!("format('%s', {one})"),
         _ => format!("ROW({})::text", list.join(", ")),
     }
 }
 
 /// A value as it is shown: NULL only where it is NULL.
-fn shown(row: &str, n: usize) -> String {
-    format!("CASE WHEN num_nulls({row}.c{n}) = 0 THEN format('%s', {row}.c{n}) END")
+fn shown(table: &Table, row: &str, n: usize) -> String {
+    match table.columns[n].cast {
+        true => format!("({row}.c{n})::text"),
+        false => format!("CASE WHEN num_nulls({row}.c{n}) = 0 THEN format('%s', {row}.c{n}) END"),
+    }
 }
 
 fn by_key(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
@@ -174,22 +177,22 @@ fn by_key(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
     for n in table.rest() {
         let (b, a) = pair(n);
         let differs = format!("{b} IS DISTINCT FROM {a}");
-        let (was, became) = (shown("b", n), shown("a", n));
+        let (was, became) = (shown(table, "b", n), shown(table, "a", n));
         columns += &format!(
             ", CASE WHEN b.here AND a.here AND {differs} THEN ARRAY[{was}, {became}] END AS v{n}"
         );
         any += &format!(" OR {differs}");
     }
-    let here = |row| format!("CASE WHEN {row}.here THEN {} END", printed(row, &table.key));
+    let here = |row| format!("CASE WHEN {row}.here THEN {} END", printed(table, row, &table.key));
     [
         format!(
             "SELECT NULL::bigint AS message, CASE WHEN b.here IS NULL THEN 0 WHEN a.here IS NULL THEN 1 ELSE 2 END::bigint AS kind, \
-                    1::bigint AS times, a.place, a.tid, a.xid, coalesce({}, {}) AS key, \
+                    1::bigint AS times, a.place, a.tid, coalesce({}, {}) AS key, \
                     CASE WHEN a.here IS NULL THEN {} END AS was, CASE WHEN b.here IS NULL THEN {} END AS became{columns} FROM ",
             here("a"),
             here("b"),
-            printed("b", &every),
-            printed("a", &every)
+            printed(table, "b", &every),
+            printed(table, "a", &every)
         )
         .as_bytes(),
         before,
@@ -211,21 +214,18 @@ fn by_rows(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
     let compared: Vec<String> =
         every.iter().map(|&n| format!("{} AS k{n}", table.compared("s", n))).collect();
     let keys: Vec<String> = every.iter().map(|n| format!("u.k{n}")).collect();
-    let (print, list) = (printed("s", &every), compared.join(", "));
+    let (print, list) = (printed(table, "s", &every), compared.join(", "));
     let part = |sign: i32| {
-        format!(
-            "SELECT {sign} AS sign, {print} AS print, s.fresh, s.place, s.tid, s.xid, {list} FROM "
-        )
+        format!("SELECT {sign} AS sign, {print} AS print, s.fresh, s.place, s.tid, {list} FROM ")
     };
     [
         b"SELECT NULL::bigint AS message, CASE WHEN g.n > 0 THEN 0 ELSE 1 END::bigint AS kind, \
                  CASE WHEN g.n < 0 THEN -g.n ELSE least(g.n, g.written) END AS times, \
-                 CASE WHEN g.n = 1 AND g.written = 1 THEN g.place END AS place, g.tid, g.xid, NULL::text AS key, \
+                 CASE WHEN g.n = 1 AND g.written = 1 THEN g.place END AS place, g.tid, NULL::text AS key, \
                  CASE WHEN g.n < 0 THEN g.print END AS was, CASE WHEN g.n > 0 THEN g.print END AS became \
           FROM (SELECT sum(u.sign) AS n, min(u.print) AS print, \
                        count(*) FILTER (WHERE u.sign > 0 AND u.fresh) AS written, \
                        max(u.place) FILTER (WHERE u.sign > 0 AND u.fresh) AS place, \
-                       max(u.xid) FILTER (WHERE u.sign > 0 AND u.fresh) AS xid, \
                        max(u.tid) FILTER (WHERE u.sign > 0 AND u.fresh) AS tid FROM ("
             .as_slice(),
         part(-1).as_bytes(),
