@@ -10,10 +10,9 @@
 
 use super::tables::Table;
 use super::{Difference, Kind};
-use crate::pg::nested::Settings;
 use crate::pg::past::{self, Commands, Past};
-use crate::pg::statement::Connection;
-use std::ffi::CStr;
+use crate::pg::sorted::{By, Sorted};
+use crate::pg::statement::{Connection, Row};
 
 /// What a state is where all of it is compared.
 const ALL: &str = "SELECT true AS here, true AS fresh, NULL::oid AS place, NULL::tid AS tid";
@@ -34,10 +33,13 @@ mod at {
 }
 
 /// The order in which differences are handed out, but for the names of columns.
-const ORDER: &[u8] =
-    b" ORDER BY message, key COLLATE \"C\", kind, became COLLATE \"C\", was COLLATE \"C\"";
-/// Sorts some sixty megabytes in one merge, and two hundred thousand rows in the time that half of them take with less.
-const SORTING: &[(&CStr, &CStr)] = &[(c"work_mem", c"4MB")];
+const ORDER: &[By] = &[
+    By::Integer(at::MESSAGE),
+    By::Text(at::KEY),
+    By::Integer(at::KIND),
+    By::Text(at::BECAME),
+    By::Text(at::WAS),
+];
 
 /// The state of a table as it is now, all of it.
 pub fn whole(table: &Table) -> Vec<u8> {
@@ -56,7 +58,7 @@ pub fn since(
     was: &Past,
     mark: u32,
     message_of: impl Fn(u32) -> Option<i64>,
-    take: impl FnMut(&Difference),
+    mut take: impl FnMut(&Difference),
 ) {
     let connection = Connection::open();
     // A row that the pass deleted or replaced is one that somebody has marked; so is a row that was only
@@ -82,41 +84,48 @@ pub fn since(
     ]
     .concat();
     let before = was.collect(&connection.prepare(&old.concat(), &[]));
-    let after = connection.collect(&new);
-    if before.rows() == 0 && after.rows() == 0 {
-        return;
-    }
     let reader = Connection::open();
     reader.lend(c"pg_once_before", &before);
-    reader.lend(c"pg_once_after", &after);
-    let comparison = reader.prepare(&differing(table, b"pg_once_before", b"pg_once_after"), &[]);
-    let (mut found, mut commands) = (comparison.pile(), Commands::new());
+    let new = [b"(", &new[..], b")"].concat();
+    let comparison = reader.prepare(&differing(table, b"pg_once_before", &new), &[]);
+    let (mut found, mut commands) = (Sorted::new(&comparison, ORDER), Commands::new());
     comparison.every(|row| {
         let command = commands.of(row.oid(at::PLACE), row.place(at::TID));
         found.put(row, at::MESSAGE, command.and_then(&message_of));
     });
     drop(commands);
-    let _sorting = Settings::set(SORTING);
-    let reader = Connection::open();
-    reader.lend(c"pg_once_found", &found);
-    hand_out(&reader, table, b"TABLE pg_once_found", take);
+    let out = HandOut::of(table);
+    found.each(|row| out.row(row, &mut take));
 }
 
 /// Compares two states that are queries; in the order of the keys.
-pub fn states(table: &Table, before: &[u8], after: &[u8], take: impl FnMut(&Difference)) {
+pub fn states(table: &Table, before: &[u8], after: &[u8], mut take: impl FnMut(&Difference)) {
     let item = |query: &[u8]| [b"(", query, b")"].concat();
-    let sql = [b"SELECT * FROM (", &differing(table, &item(before), &item(after))[..], b") d"];
-    hand_out(&Connection::open(), table, &sql.concat(), take);
+    let connection = Connection::open();
+    let comparison = connection.prepare(&differing(table, &item(before), &item(after)), &[]);
+    let mut found = Sorted::new(&comparison, ORDER);
+    comparison.every(|row| found.put(row, at::MESSAGE, None));
+    let out = HandOut::of(table);
+    found.each(|row| out.row(row, &mut take));
 }
 
-/// Hands out what the rows of a comparison say.
-fn hand_out(connection: &Connection, table: &Table, sql: &[u8], mut take: impl FnMut(&Difference)) {
-    let mut rest: Vec<(&[u8], usize)> = Vec::new();
-    for (place, n) in table.rest().into_iter().enumerate() {
-        rest.push((&table.columns[n].name, at::REST + place));
+/// What the rows of a comparison say of a table.
+struct HandOut<'t> {
+    table: &'t Table,
+    /// Names of the columns that are not in the key, in order, and their places in the row.
+    rest: Vec<(&'t [u8], usize)>,
+}
+
+impl<'t> HandOut<'t> {
+    fn of(table: &'t Table) -> HandOut<'t> {
+        let rest = table.rest().into_iter().enumerate();
+        let mut rest: Vec<(&[u8], usize)> =
+            rest.map(|(place, n)| (&table.columns[n].name[..], at::REST + place)).collect();
+        rest.sort_unstable();
+        HandOut { table, rest }
     }
-    rest.sort_unstable();
-    connection.every(&[sql, ORDER].concat(), |row| {
+
+    fn row(&self, row: &Row, take: &mut impl FnMut(&Difference)) {
         let kind = match row.integer(at::KIND) {
             Some(0) => Kind::Inserted,
             Some(1) => Kind::Deleted,
@@ -124,7 +133,7 @@ fn hand_out(connection: &Connection, table: &Table, sql: &[u8], mut take: impl F
         };
         let difference = Difference {
             pass: None,
-            relation: table.oid,
+            relation: self.table.oid,
             key: row.bytes(at::KEY),
             kind,
             column: None,
@@ -137,12 +146,12 @@ fn hand_out(connection: &Connection, table: &Table, sql: &[u8], mut take: impl F
             (0..row.integer(at::TIMES).unwrap_or(0)).for_each(|_| take(&difference));
             return;
         }
-        for (name, place) in &rest {
+        for (name, place) in &self.rest {
             if let Some([before, after]) = row.pair(*place) {
                 take(&Difference { column: Some(name), before, after, ..difference });
             }
         }
-    });
+    }
 }
 
 /// The query of what differs, see [`at`].

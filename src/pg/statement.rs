@@ -63,6 +63,16 @@ impl Row<'_> {
         if null { None } else { self.values.get(column).copied() }
     }
 
+    /// # Safety
+    /// There is room for each of its values. They are good while the row is.
+    pub(super) unsafe fn fill(&self, values: *mut Datum, nulls: *mut bool) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            values.copy_from_nonoverlapping(self.values.as_ptr(), self.values.len());
+            nulls.copy_from_nonoverlapping(self.nulls.as_ptr(), self.nulls.len());
+        }
+    }
+
     /// A column of type text, counted from 0.
     pub fn bytes(&self, column: usize) -> Option<&[u8]> {
         // SAFETY: the caller names a column of type text; what is unpacked lasts as long as the row.
@@ -321,31 +331,28 @@ impl<'c> Plan<'c> {
         let Ok(()) = read;
     }
 
-    /// An empty pile of rows like those of its result.
-    pub fn pile(&self) -> Pile<'c> {
+    /// The columns of its result, in memory of the connection.
+    pub(super) fn columns_copied(&self) -> pg_sys::TupleDesc {
         let Some(descriptor) = self.descriptor() else {
-            pgrx::error!("rows were to be kept of a query that gives none");
+            pgrx::error!("a query that gives no rows was to be kept");
         };
-        // SAFETY: store and descriptor lie in the connection's memory, the store's file belongs to the resource
-        // owner that is current now.
-        unsafe {
-            let descriptor = pg_sys::CreateTupleDescCopy(descriptor);
-            let store = pg_sys::tuplestore_begin_heap(true, false, PILE_KILOBYTES);
-            Pile { store, descriptor, rows: 0, connection: PhantomData }
-        }
+        // SAFETY: the descriptor is the plan's.
+        unsafe { pg_sys::CreateTupleDescCopy(descriptor) }
     }
 
     /// Runs it, and keeps its rows. Under a snapshot of before, where one is given.
     pub(super) fn collect(&self, past: pg_sys::Snapshot) -> Pile<'c> {
-        let mut pile = self.pile();
-        // SAFETY: the receiver writes to the pile's store while the query runs. The snapshot is registered.
+        let descriptor = self.columns_copied();
+        // SAFETY: the store is made in the connection's memory, its file belongs to the resource owner that
+        // is current now; the receiver writes to it while the query runs. The snapshot is registered.
         unsafe {
+            let store = pg_sys::tuplestore_begin_heap(true, false, PILE_KILOBYTES);
             step(|| {
                 let receiver = CreateTuplestoreDestReceiver();
                 let context = pg_sys::CurrentMemoryContext;
                 SetTuplestoreDestReceiverParams(
                     receiver,
-                    pile.store,
+                    store,
                     context,
                     false,
                     null_mut(),
@@ -364,9 +371,8 @@ impl<'c> Plan<'c> {
                     pg_sys::PopActiveSnapshot();
                 }
             });
-            pile.rows = pg_sys::SPI_processed;
+            Pile { store, descriptor, rows: pg_sys::SPI_processed, connection: PhantomData }
         }
-        pile
     }
 }
 
@@ -382,23 +388,6 @@ impl Pile<'_> {
     /// How many there are.
     pub fn rows(&self) -> u64 {
         self.rows
-    }
-
-    /// Adds a row of the query whose result it is like, with another value in a column of type bigint.
-    pub fn put(&mut self, row: &Row, column: usize, value: Option<i64>) {
-        let (mut values, mut nulls) = (row.values.to_vec(), row.nulls.to_vec());
-        values[column] = Datum::from(value.unwrap_or_default());
-        nulls[column] = value.is_none();
-        // SAFETY: the values are those of a row of the same columns; they are copied.
-        unsafe {
-            pg_sys::tuplestore_putvalues(
-                self.store,
-                self.descriptor,
-                values.as_mut_ptr(),
-                nulls.as_mut_ptr(),
-            );
-        }
-        self.rows += 1;
     }
 
     /// Goes through the rows from the first on. A pile is gone through by one at a time.
@@ -462,7 +451,7 @@ impl Drop for Walk<'_> {
 }
 
 /// The row in a slot.
-fn row_of<'r>(slot: *mut pg_sys::TupleTableSlot) -> Row<'r> {
+pub(super) fn row_of<'r>(slot: *mut pg_sys::TupleTableSlot) -> Row<'r> {
     // SAFETY: the slot holds a tuple, whose attributes are unpacked here into its own arrays.
     unsafe {
         let width = (*(*slot).tts_tupleDescriptor).natts;
