@@ -4,7 +4,7 @@
 use pg_once_tests::session::Session;
 use pg_once_tests::shared::database;
 
-use crate::scene::{SHOP, call, handler, lines, refused, tapped, try_lines};
+use crate::scene::{SHOP, TURN, call, handler, in_turn, lines, refused, tapped, try_lines};
 
 /// A server that foreign tables can be made of without any extension, and that nobody can read.
 const NOWHERE: &str =
@@ -67,9 +67,9 @@ fn a_foreign_part_that_the_handler_made_is_an_error_whichever_pass_it_came_in() 
     s.run(NOWHERE);
     s.run(
         "CREATE TABLE part (id int, day int) PARTITION BY RANGE (day);
-           CREATE TABLE base (id int);
-           CREATE TABLE turn (n int); INSERT INTO turn VALUES (0)",
+           CREATE TABLE base (id int)",
     );
+    s.run(TURN);
     let made = [
         (
             "part",
@@ -79,12 +79,7 @@ fn a_foreign_part_that_the_handler_made_is_an_error_whichever_pass_it_came_in() 
     ];
     for (watch, statement) in made {
         for (message, code) in [(1, "42809"), (5, "55000")] {
-            handler(
-                &mut s,
-                &format!(
-                    "UPDATE turn SET n = n + 1; IF (SELECT n FROM turn) = {message} THEN {statement}; END IF"
-                ),
-            );
+            handler(&mut s, &in_turn(message, statement));
             assert_eq!(refused(&mut s, &call(watch, "")).code, code, "{statement}");
         }
     }
