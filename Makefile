@@ -1,7 +1,7 @@
 # The one list of commands; `make` alone shows it. What they do is in pgrx-config/, examples/ and bench/.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stop build test lint bench picture docs clean-servers
+.PHONY: help demo demo-stop build test lint bench bench-double-tap picture docs clean-servers
 
 # PG is the PostgreSQL major, or all. PG_CONFIG takes an installed server of its major.
 ifdef PG_CONFIG
@@ -14,7 +14,7 @@ endif
 MAJORS = $(if $(filter all,$(PG)),$(shell pgrx-config/servers majors),$(PG))
 
 help: ## shows this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  PG=15, 16, 17 or 18 (the default) chooses the PostgreSQL major; build, test and lint take PG=all too.'
 	@echo '  PG_CONFIG=/path/to/pg_config takes an installed server instead of one that is got.'
@@ -38,6 +38,10 @@ lint: ## formatting, clippy and rustdoc, with warnings as errors
 bench: ## measures claims against what people write by hand, in 15 minutes; QUICK=1 takes three
 	@pgrx-config/build $(PG)
 	@bench/run $(PG) $(if $(QUICK),quick,full)
+
+bench-double-tap: ## measures a double tap against the handler's own two passes, in five minutes
+	@pgrx-config/build $(PG)
+	@bench/double-tap $(PG)
 
 picture: ## draws docs/monitoring.svg from a simulated week, in some minutes
 	@pgrx-config/build $(PG)

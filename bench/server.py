@@ -50,9 +50,9 @@ class Session:
 class Server:
     """A fresh cluster, from `with` to its end."""
 
-    def __init__(self, pg_config, space):
+    def __init__(self, pg_config, space, name="bench"):
         self._pg_config, self._space = pg_config, space
-        self._cluster = Cluster("bench")
+        self._cluster = Cluster(name)
         found = subprocess.run([pg_config, "--bindir"], stdout=subprocess.PIPE, text=True, check=True)
         self._bin = found.stdout.strip()
         if not os.path.exists(os.path.join(self._bin, "pgbench")):

@@ -13,7 +13,7 @@
 use super::{given, span};
 use crate::claim::arbiter;
 use crate::double_tap::report::Report;
-use crate::double_tap::{self, Difference, Order, kept};
+use crate::double_tap::{self, Difference, Order, Run, kept};
 use crate::error::{Refusal, TapFault, raise};
 use crate::pg::array::{ArrayFault, TextArray};
 use crate::pg::failure::{Sql, sql};
@@ -22,6 +22,7 @@ use crate::pg::session;
 use pgrx::datum::Interval;
 use pgrx::pg_extern;
 use pgrx::pg_sys::Oid;
+use std::ffi::CStr;
 
 /// The arguments that both forms share.
 struct Given<'a> {
@@ -50,6 +51,18 @@ impl<'a> Given<'a> {
             later: later(given(self.later, "later")?)?,
             clock: session::now,
         })
+    }
+
+    /// Runs it for the function of this name.
+    fn run(self, function: &CStr, take: impl FnMut(&Difference)) -> (Run, Order<'a>) {
+        arbiter::refuse_read_only(function);
+        let order = raise(self.order());
+        // Before anything can fail, so that what fails in that pass can be had again.
+        if let Some(seed) = order.shuffle {
+            pgrx::notice!("double tap, pass 3: shuffled by seed {seed}");
+        }
+        let run = raise(double_tap::run(&order, take));
+        (run, order)
     }
 }
 
@@ -105,13 +118,8 @@ fn double_tap(
     later: Option<Interval>,
 ) -> Sql<()> {
     sql(|| {
-        arbiter::refuse_read_only(c"once.double_tap()");
         let given = Given { log, handler, watch, ignore, shuffle, keep, seed, later };
-        let order = raise(given.order());
-        if let Some(seed) = order.shuffle {
-            pgrx::notice!("double tap, pass 3: shuffled by seed {seed}");
-        }
-        raise(double_tap::run(&order, |difference| put(&rows, difference)));
+        given.run(c"once.double_tap()", |difference| put(&rows, difference));
     })
 }
 
@@ -129,11 +137,9 @@ fn double_tap_report(
     later: Option<Interval>,
 ) -> Sql<Vec<u8>> {
     sql(|| {
-        arbiter::refuse_read_only(c"once.double_tap_report()");
         let given = Given { log, handler, watch, ignore, shuffle, keep, seed, later };
-        let order = raise(given.order());
         let mut report = Report::default();
-        let run = raise(double_tap::run(&order, |difference| report.add(difference)));
+        let (run, order) = given.run(c"once.double_tap_report()", |found| report.add(found));
         report.text(&run, &order)
     })
 }

@@ -3,7 +3,7 @@
 //! Rule: what is kept of a table is a table of the role that kept it, which nobody else may read; it is a member of the
 //! extension, so that no dump carries it. A state is compared only with a table that is defined as it was.
 
-use super::compare::{self, Found};
+use super::compare;
 use super::sequences::{self, Position};
 use super::tables::{self, Table};
 use super::{Difference, Kind, PINNED, literal};
@@ -154,13 +154,12 @@ pub fn compare(name: &[u8], mut take: impl FnMut(&Difference)) -> Result<(), Ref
             return Err(replaced());
         }
         let (before, after) = (compare::kept(&kept), compare::whole(table));
-        compare::states(table, &before, &after, |Found { difference, .. }| {
+        compare::states(table, &before, &after, |difference| {
             if difference.kind == Kind::Inserted && !grown.contains(&table.oid) {
                 grown.push(table.oid);
             }
-            take(&difference);
-            Ok::<_, Refusal>(())
-        })?;
+            take(difference);
+        });
     }
     if let Some(lost) = parts.iter().find(|part| !tables.iter().any(|t| t.oid == part.relation)) {
         return Err(TapFault::NoTable(lost.relation.to_u32()).into());

@@ -6,7 +6,7 @@
 use crate::error::{Refusal, TapFault};
 use crate::pg::nested::Settings;
 use crate::pg::query::quoted;
-use crate::pg::statement::{Connection, Pile, Plan, ResultColumn};
+use crate::pg::statement::{Connection, Pile, Plan, ResultColumn, Walk};
 use pgrx::pg_sys::{self, Oid};
 
 /// The messages in order: columns number, key, message.
@@ -71,6 +71,35 @@ impl<'c> Messages<'c> {
               ORDER BY hashint8extended(2 * m.number + c, '{seed}'::bigint), m.number, c"
         );
         (connection, sql.into_bytes())
+    }
+}
+
+/// The keys of messages that are asked for by ascending numbers.
+pub struct Keys<'p> {
+    messages: Walk<'p>,
+    number: i64,
+    key: Option<Vec<u8>>,
+}
+
+impl Messages<'_> {
+    /// Their keys. The messages are not handed out meanwhile.
+    pub fn keys(&self) -> Keys<'_> {
+        Keys { messages: self.pile.walk(), number: 0, key: None }
+    }
+}
+
+impl Keys<'_> {
+    /// The key of a message, whose number is that of the last one that was asked for or comes after it.
+    pub fn of(&mut self, number: Option<i64>) -> Option<&[u8]> {
+        let number = number?;
+        while self.number < number {
+            let row = self.messages.next()?;
+            self.number = row.integer(0)?;
+            if self.number == number {
+                self.key = row.bytes(1).map(<[u8]>::to_vec);
+            }
+        }
+        self.key.as_deref()
     }
 }
 

@@ -24,8 +24,7 @@ use crate::error::{Refusal, TapFault};
 use crate::pg::moved::MovedClock;
 use crate::pg::nested::{self, Activity, Settings};
 use crate::pg::past::Past;
-use crate::pg::rows::Value;
-use crate::pg::statement::{Connection, Pile, Row};
+use crate::pg::statement::{Connection, Pile};
 use pgrx::pg_sys::Oid;
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -61,8 +60,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 4] = [Kind::Inserted, Kind::Deleted, Kind::Changed, Kind::Sequence];
-
     /// As it is written.
     pub fn word(self) -> &'static str {
         match self {
@@ -168,9 +165,6 @@ fn tap(order: &Order, take: &mut dyn FnMut(&Difference)) -> Result<Run, Refusal>
         let _pinned = Settings::set(PINNED);
         ending(&connection)
     };
-    let mut found = connection.collect(
-        b"SELECT NULL::int8, NULL::oid, NULL::text, NULL::int8, NULL::text, NULL::text, NULL::text, NULL::int8, NULL::int8 LIMIT 0",
-    );
     let now = RefCell::new((MovedClock::new(), i64::MIN));
     let play = |number: i32, later: i64, pile: &Pile| {
         let (messages_in, clock) = (pile.rows(), order.clock);
@@ -195,8 +189,8 @@ fn tap(order: &Order, take: &mut dyn FnMut(&Difference)) -> Result<Run, Refusal>
             }
             _ => play(number, order.later, &messages.pile)?,
         };
-        let mut changes = Changes { tables: &tables, number, passed, found: &mut found };
-        changes.compare(&was, &shape, &moved)?;
+        let changes = Changes { tables: &tables, number, passed, messages: &messages };
+        changes.hand_out(&was, &shape, &moved, take)?;
         for table in unwatched::more(&counted, unwatched::written(&tables)) {
             if !others.contains(&table) {
                 let name = String::from_utf8_lossy(&table);
@@ -208,7 +202,6 @@ fn tap(order: &Order, take: &mut dyn FnMut(&Difference)) -> Result<Run, Refusal>
         }
     }
     drop(now);
-    hand_over(&messages.pile, &found, take);
     Ok(Run { messages: messages.pile.rows(), tables, unwatched: others })
 }
 
@@ -217,85 +210,40 @@ struct Changes<'a, 'c> {
     tables: &'a [Table],
     number: i32,
     passed: Passed,
-    found: &'a mut Pile<'c>,
+    messages: &'a Messages<'c>,
 }
 
 impl Changes<'_, '_> {
-    fn compare(
-        &mut self,
+    /// Hands out the differences, each with the key of its message.
+    fn hand_out(
+        &self,
         was: &Past,
         shape: &Shapes,
         moved: &[sequences::Position],
+        take: &mut dyn FnMut(&Difference),
     ) -> Result<(), Refusal> {
         let activity = Activity::new();
         let _pinned = Settings::set(PINNED);
         let is = shapes(self.tables);
-        let mut grown = Vec::new();
+        let (pass, mut grown) = (Some(self.number), Vec::new());
         for (place, table) in self.tables.iter().enumerate() {
             if shape.get(place) != is.get(place) {
                 return Err(TapFault::Replaced(table.shown()).into());
             }
             let name = table.shown();
             activity.show(&format!("once.double_tap(): pass {}: comparing {name}", self.number));
-            let mut inserted = false;
-            compare::since(table, was, self.passed.xid, |row| {
-                inserted |= row.difference.kind == Kind::Inserted;
-                let message = row.command.and_then(|command| self.passed.marks.message_of(command));
-                put(self.found, self.number, place, &Difference { message, ..row.difference });
-                Ok::<_, Refusal>(())
-            })?;
+            let (mut inserted, mut keys) = (false, self.messages.keys());
+            let message_of = |command| self.passed.marks.message_of(command);
+            compare::since(table, was, self.passed.xid, message_of, |difference| {
+                inserted |= difference.kind == Kind::Inserted;
+                let message_key = keys.of(difference.message);
+                take(&Difference { pass, message_key, ..*difference });
+            });
             if inserted {
                 grown.push(table.oid);
             }
         }
-        sequences::moved(moved, &grown, |difference| {
-            put(self.found, self.number, usize::MAX, difference)
-        });
+        sequences::moved(moved, &grown, |difference| take(&Difference { pass, ..*difference }));
         Ok(())
     }
-}
-
-fn put(found: &mut Pile, pass: i32, place: usize, difference: &Difference) {
-    fn text(text: Option<&[u8]>) -> Value<'_> {
-        text.map_or(Value::Null, Value::Bytes)
-    }
-    found.put([
-        Value::Integer(i64::from(pass)),
-        Value::Oid(difference.relation),
-        text(difference.key),
-        Value::Integer(difference.kind as i64),
-        text(difference.column),
-        text(difference.before),
-        text(difference.after),
-        difference.message.map_or(Value::Null, Value::Integer),
-        Value::Integer(i64::try_from(place).unwrap_or(i64::MAX)),
-    ]);
-}
-
-/// Hands out what was found, each with the key of its message.
-fn hand_over(messages: &Pile, found: &Pile, take: &mut dyn FnMut(&Difference)) {
-    let _pinned = Settings::set(PINNED);
-    let connection = Connection::open();
-    connection.lend(c"pg_once_messages", messages);
-    connection.lend(c"pg_once_found", found);
-    let sql = b"SELECT f.pass, f.relation, f.key, f.kind, f.name, f.was, f.became, f.message, m.key \
-                  FROM pg_once_found AS f (pass, relation, key, kind, name, was, became, message, place) \
-                  LEFT JOIN pg_once_messages AS m (number, key, message) ON m.number = f.message \
-                 ORDER BY f.pass, f.place, f.message, f.key COLLATE \"C\", f.kind, f.name COLLATE \"C\", f.relation";
-    let given: Result<(), std::convert::Infallible> = connection.each(sql, |row: &Row| {
-        let kind = row.integer(3).and_then(|kind| usize::try_from(kind).ok());
-        take(&Difference {
-            pass: row.integer(0).and_then(|pass| i32::try_from(pass).ok()),
-            relation: row.oid(1),
-            key: row.bytes(2),
-            kind: kind.and_then(|kind| Kind::ALL.get(kind).copied()).unwrap_or(Kind::Changed),
-            column: row.bytes(4),
-            before: row.bytes(5),
-            after: row.bytes(6),
-            message: row.integer(7),
-            message_key: row.bytes(8),
-        });
-        Ok(())
-    });
-    let Ok(()) = given;
 }

@@ -95,11 +95,13 @@ impl Pass<'_> {
     ) -> Result<(), Refusal> {
         let began = (self.clock)();
         let (mut noticed, mut shown, mut done) = (began, 0, 0_u64);
-        pile.each(|row: &Row| {
+        pile.each(|row: &Row| -> Result<(), Refusal> {
             nested::check_for_interrupts();
             let clock = (self.clock)();
             if clock - shown > SHOW_EVERY {
                 shown = clock;
+                // What others see of the session bears the statement's own time.
+                now.borrow_mut().0.put_back();
                 activity.show(&self.progress("once.double_tap(): ", done));
             }
             if clock - noticed > NOTICE_EVERY {
@@ -132,7 +134,9 @@ impl Pass<'_> {
             }
             done += 1;
             Ok(())
-        })
+        })?;
+        now.borrow_mut().0.put_back();
+        Ok(())
     }
 
     fn progress(&self, word: &str, done: u64) -> String {

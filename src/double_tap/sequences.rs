@@ -4,7 +4,7 @@
 use super::tables::Table;
 use super::{Difference, Kind, PINNED};
 use crate::pg::nested::Settings;
-use crate::pg::statement::{Connection, Row};
+use crate::pg::statement::Connection;
 use pgrx::pg_sys::Oid;
 
 /// Where a sequence stands.
@@ -31,12 +31,9 @@ pub fn positions(tables: &[Table]) -> Vec<Position> {
         oids.join(",")
     );
     let mut found = Vec::new();
-    let read: Result<(), std::convert::Infallible> =
-        Connection::open().each(sql.as_bytes(), |row: &Row| {
-            found.push(Position { sequence: row.oid(0), table: row.oid(1), value: row.integer(2) });
-            Ok(())
-        });
-    let Ok(()) = read;
+    Connection::open().every(sql.as_bytes(), |row| {
+        found.push(Position { sequence: row.oid(0), table: row.oid(1), value: row.integer(2) });
+    });
     found
 }
 

@@ -27,6 +27,8 @@ pub struct Column {
     pub name: Vec<u8>,
     /// What it can hold, as far as that tells what changes it.
     pub sort: Sort,
+    /// Whether a cast to text prints it as its type does, which is cheaper than format().
+    pub cast: bool,
     by: By,
 }
 
@@ -57,6 +59,14 @@ pub struct Table {
 }
 
 impl Table {
+    /// Places in `columns` of what is not in the key; nothing where there is no key.
+    pub fn rest(&self) -> Vec<usize> {
+        if self.key.is_empty() {
+            return Vec::new();
+        }
+        (0..self.columns.len()).filter(|n| !self.key.contains(n)).collect()
+    }
+
     /// For messages.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
@@ -216,6 +226,8 @@ fn known(connection: &Connection, tables: &[Table], names: &[u8]) -> Result<(), 
 /// Types whose equality is identity, but for a zero's sign and a number's scale; beneath domains, in arrays, composite
 /// types and ranges as well.
 const EXACT: &str = "'{bool,int2,int4,int8,oid,float4,float8,numeric,date,time,timestamp,timestamptz,uuid,bytea,jsonb}'::regtype[]";
+/// Types of which a cast to text is what they print, of those that are common.
+const CAST: &str = "'{int2,int4,int8,float4,float8,numeric,date,time,timestamp,timestamptz,uuid,jsonb,text,varchar}'::regtype[]";
 /// Those of them in which equality is not the same as printing the same.
 const LOOSE: &str = "'{float4,float8,numeric,jsonb}'::regtype[]";
 
@@ -251,7 +263,7 @@ fn read_columns(connection: &Connection, table: &mut Table, names: &[u8]) -> Res
         format!(
             ") AS name) i WHERE {MEANT}), \
                     CASE WHEN b.typcategory = 'D' THEN 1 WHEN b.typcategory = 'N' THEN 2 \
-                         WHEN b.oid = 'uuid'::regtype THEN 3 ELSE 0 END::bigint \
+                         WHEN b.oid = 'uuid'::regtype THEN 3 ELSE 0 END::bigint, a.atttypid = ANY ({CAST}) \
                FROM pg_attribute a JOIN judged j ON j.attnum = a.attnum \
                JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
                JOIN pg_type d ON d.oid = a.atttypid \
@@ -281,6 +293,7 @@ fn read_columns(connection: &Connection, table: &mut Table, names: &[u8]) -> Res
                 Some(3) => Sort::Uuid,
                 _ => Sort::Other,
             },
+            cast: row.truth(6),
             by: match (row.truth(1), row.truth(2)) {
                 (true, _) => By::Value,
                 (false, true) => By::Characters,

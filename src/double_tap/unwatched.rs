@@ -4,7 +4,7 @@
 use super::PINNED;
 use super::tables::Table;
 use crate::pg::nested::Settings;
-use crate::pg::statement::{Connection, Row};
+use crate::pg::statement::Connection;
 
 /// A table, and how many rows of it the transaction has written.
 pub struct Written {
@@ -28,12 +28,9 @@ pub fn written(tables: &[Table]) -> Vec<Written> {
         list = oids.join(",")
     );
     let mut found = Vec::new();
-    let read: Result<(), std::convert::Infallible> =
-        Connection::open().each(sql.as_bytes(), |row: &Row| {
-            found.push(Written { name: row.owned(0), rows: row.integer(1).unwrap_or(0) });
-            Ok(())
-        });
-    let Ok(()) = read;
+    Connection::open().every(sql.as_bytes(), |row| {
+        found.push(Written { name: row.owned(0), rows: row.integer(1).unwrap_or(0) });
+    });
     found
 }
 

@@ -49,6 +49,7 @@ pub mod session;
 pub mod setting;
 pub mod shmem;
 pub mod snapshot;
+pub mod sorted;
 pub mod statement;
 pub mod table;
 pub mod text;

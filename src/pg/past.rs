@@ -5,6 +5,7 @@ use super::failure::step;
 use super::statement::{Pile, Plan};
 use super::unwinding;
 use pgrx::pg_sys;
+use std::ptr::null_mut;
 
 /// The access method of ordinary tables (pg_am.dat).
 const HEAP: u32 = 2;
@@ -56,47 +57,80 @@ pub fn next_xid() -> u32 {
     unsafe { step(|| pg_sys::ReadNextFullTransactionId()).value as u32 }
 }
 
-/// Whether a transaction id is that of the transaction in progress, or of a part of it.
-pub fn is_own(xid: u32) -> bool {
-    // SAFETY: looks at the session's own transaction.
-    unsafe { pg_sys::TransactionIdIsCurrentTransactionId(pg_sys::TransactionId::from(xid)) }
-}
-
 /// The number of the transaction's next command.
 pub fn command() -> u32 {
     // SAFETY: reads the state of the session's transaction.
     unsafe { pg_sys::GetCurrentCommandId(false) }
 }
 
-/// The command of the transaction in progress that wrote the row at a place of a heap. Asked of rows that it wrote.
-pub fn command_of(table: pg_sys::Oid, place: Option<(u32, u16)>) -> Option<u32> {
-    let (page, posid) = place?;
-    // SAFETY: the table is open and its page pinned while the row's header is read. Commands are kept for rows of
-    // the transaction in progress alone, so that is asked again; the lock is kept, as of any table that is read.
-    unsafe {
-        step(|| {
-            let rel = pg_sys::try_table_open(table, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
-            if rel.is_null() {
+/// Which command of the transaction in progress wrote a row; keeps the table open that was asked for last.
+pub struct Commands(pg_sys::Relation);
+
+impl Commands {
+    /// Nothing is open yet.
+    pub fn new() -> Commands {
+        Commands(null_mut())
+    }
+
+    fn open(&mut self, table: pg_sys::Oid) {
+        // SAFETY: what is open is so until here; a lock is kept, as of any table that is read.
+        unsafe {
+            if self.0.is_null() || (*self.0).rd_id != table {
+                self.close();
+                let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+                self.0 = step(|| pg_sys::try_table_open(table, lock));
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let rel = std::mem::replace(&mut self.0, null_mut());
+        if !rel.is_null() {
+            // SAFETY: opened here, closed once.
+            unsafe { step(|| pg_sys::table_close(rel, pg_sys::NoLock as pg_sys::LOCKMODE)) };
+        }
+    }
+
+    /// The command that wrote the row at a place of a heap; None where another transaction did, or it is not there.
+    pub fn of(&mut self, table: pg_sys::Oid, place: Option<(u32, u16)>) -> Option<u32> {
+        let (page, posid) = place?;
+        self.open(table);
+        let rel = self.0;
+        // SAFETY: the table is open and its page pinned while the row's header is read. Commands are kept for rows
+        // of the transaction in progress alone.
+        unsafe {
+            if !(*rel.as_ref()?)
+                .rd_rel
+                .as_ref()
+                .is_some_and(|class| class.relam == pg_sys::Oid::from(HEAP))
+            {
                 return None;
             }
-            let mut tuple: pg_sys::HeapTupleData = std::mem::zeroed();
-            tuple.t_self.ip_blkid.bi_hi = (page >> 16) as u16;
-            tuple.t_self.ip_blkid.bi_lo = page as u16;
-            tuple.t_self.ip_posid = posid;
-            let mut buffer = 0;
-            let any = &raw mut pg_sys::SnapshotAnyData;
-            let mut command = None;
-            if (*rel).rd_rel.as_ref().is_some_and(|class| class.relam == pg_sys::Oid::from(HEAP))
-                && pg_sys::heap_fetch(rel, any, &mut tuple, &mut buffer, false)
-            {
-                let xmin = (*tuple.t_data).t_choice.t_heap.t_xmin;
-                if pg_sys::TransactionIdIsCurrentTransactionId(xmin) {
-                    command = Some(pg_sys::HeapTupleHeaderGetCmin(tuple.t_data));
+            step(|| {
+                let mut tuple: pg_sys::HeapTupleData = std::mem::zeroed();
+                tuple.t_self.ip_blkid.bi_hi = (page >> 16) as u16;
+                tuple.t_self.ip_blkid.bi_lo = page as u16;
+                tuple.t_self.ip_posid = posid;
+                let mut buffer = 0;
+                let any = &raw mut pg_sys::SnapshotAnyData;
+                let mut command = None;
+                if pg_sys::heap_fetch(rel, any, &mut tuple, &mut buffer, false) {
+                    let xmin = (*tuple.t_data).t_choice.t_heap.t_xmin;
+                    if pg_sys::TransactionIdIsCurrentTransactionId(xmin) {
+                        command = Some(pg_sys::HeapTupleHeaderGetCmin(tuple.t_data));
+                    }
+                    pg_sys::ReleaseBuffer(buffer);
                 }
-                pg_sys::ReleaseBuffer(buffer);
-            }
-            pg_sys::table_close(rel, pg_sys::NoLock as pg_sys::LOCKMODE);
-            command
-        })
+                command
+            })
+        }
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        if !unwinding() {
+            self.close();
+        }
     }
 }

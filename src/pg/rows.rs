@@ -194,7 +194,7 @@ unsafe impl<const N: usize> RetAbi for OneRow<'_, N> {
             let mut descriptor = std::ptr::null_mut();
             pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut descriptor);
             let descriptor = pg_sys::BlessTupleDesc(descriptor);
-            let mut scratch: [Text; N] = std::array::from_fn(|_| Text::new(b""));
+            let mut scratch: [Text; N] = std::array::from_fn(|_| Text::unset());
             let (mut values, mut nulls) = row.fill(descriptor, &mut scratch);
             let tuple =
                 pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
@@ -267,7 +267,7 @@ unsafe impl<const N: usize> RetAbi for RowSet<'_, N> {
         unsafe {
             let info = (*fcinfo).resultinfo.cast::<pg_sys::ReturnSetInfo>();
             let (store, descriptor) = ((*info).setResult, (*info).setDesc);
-            let mut scratch: [Text; N] = std::array::from_fn(|_| Text::new(b""));
+            let mut scratch: [Text; N] = std::array::from_fn(|_| Text::unset());
             for row in rows.0 {
                 let (mut values, mut nulls) = OneRow(row).fill(descriptor, &mut scratch);
                 pg_sys::tuplestore_putvalues(
@@ -299,7 +299,7 @@ pub struct Rows {
 impl Rows {
     /// Adds a row; `N` is the number of columns of the SQL function.
     pub fn put<const N: usize>(&self, row: [Value<'_>; N]) {
-        let mut scratch: [Text; N] = std::array::from_fn(|_| Text::new(b""));
+        let mut scratch: [Text; N] = std::array::from_fn(|_| Text::unset());
         // SAFETY: the SQL declaration fixes the columns; the row is copied.
         unsafe {
             let (mut values, mut nulls) = OneRow(row).fill(self.descriptor, &mut scratch);

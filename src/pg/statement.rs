@@ -3,8 +3,6 @@
 
 use super::failure::step;
 use super::procedure::in_own_memory;
-use super::rows::{OneRow, Value};
-use super::text::Text;
 use super::{raw, unwinding};
 use pgrx::pg_sys::{self, Datum, Oid};
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -65,6 +63,16 @@ impl Row<'_> {
         if null { None } else { self.values.get(column).copied() }
     }
 
+    /// # Safety
+    /// There is room for each of its values. They are good while the row is.
+    pub(super) unsafe fn fill(&self, values: *mut Datum, nulls: *mut bool) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            values.copy_from_nonoverlapping(self.values.as_ptr(), self.values.len());
+            nulls.copy_from_nonoverlapping(self.nulls.as_ptr(), self.nulls.len());
+        }
+    }
+
     /// A column of type text, counted from 0.
     pub fn bytes(&self, column: usize) -> Option<&[u8]> {
         // SAFETY: the caller names a column of type text; what is unpacked lasts as long as the row.
@@ -95,6 +103,35 @@ impl Row<'_> {
         self.value(column).map(|datum| unsafe {
             let tid = &*datum.cast_mut_ptr::<pg_sys::ItemPointerData>();
             (u32::from(tid.ip_blkid.bi_hi) << 16 | u32::from(tid.ip_blkid.bi_lo), tid.ip_posid)
+        })
+    }
+
+    /// A column of type text[] of two elements.
+    pub fn pair(&self, column: usize) -> Option<[Option<&[u8]>; 2]> {
+        // SAFETY: the caller names a column of type text[], whose elements are unpacked as far as they have to be;
+        // they last as long as the row.
+        self.value(column).map(|datum| unsafe {
+            let array = pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast::<pg_sys::ArrayType>();
+            let (mut values, mut nulls, mut count) = (null_mut(), null_mut(), 0);
+            let align = pg_sys::TYPALIGN_INT as c_char;
+            let text = pg_sys::TEXTOID;
+            pg_sys::deconstruct_array(
+                array,
+                text,
+                -1,
+                false,
+                align,
+                &mut values,
+                &mut nulls,
+                &mut count,
+            );
+            [0, 1].map(|place| {
+                if place >= count as usize || *nulls.add(place) {
+                    return None;
+                }
+                let value = pg_sys::pg_detoast_datum_packed((*values.add(place)).cast_mut_ptr());
+                Some(pgrx::varlena::varlena_to_byte_slice(value))
+            })
         })
     }
 
@@ -149,63 +186,23 @@ impl Connection {
     }
 
     /// Hands out the rows of a query, in memory of their own.
-    pub fn each<E>(
-        &self,
-        sql: &[u8],
-        mut take: impl FnMut(&Row) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let plan = self.prepare(sql, &[]).plan;
-        // SAFETY: no name and no parameters; closed below, or by the abort of the transaction.
-        let portal = unsafe {
-            step(|| SPI_cursor_open(std::ptr::null(), plan, null_mut(), std::ptr::null(), false))
-        };
-        loop {
-            // SAFETY: the portal is open.
-            let count = unsafe {
-                step(|| SPI_cursor_fetch(portal, true, BATCH));
-                pg_sys::SPI_processed as usize
-            };
-            in_own_memory(|| {
-                // SAFETY: a fetch has left its rows there; they are freed below.
-                let table = unsafe { &*pg_sys::SPI_tuptable };
-                // SAFETY: the descriptor is the result's.
-                let width = unsafe { (*table.tupdesc).natts as usize };
-                let (mut values, mut nulls) = (vec![Datum::from(0usize); width], vec![true; width]);
-                for place in 0..count {
-                    // SAFETY: the result has that many rows, each of that width.
-                    unsafe {
-                        pg_sys::heap_deform_tuple(
-                            *table.vals.add(place),
-                            table.tupdesc,
-                            values.as_mut_ptr(),
-                            nulls.as_mut_ptr(),
-                        );
-                    }
-                    take(&Row { values: &values, nulls: &nulls })?;
-                }
-                Ok(())
-            })?;
-            // SAFETY: the rows of the last fetch, no longer used.
-            unsafe { pg_sys::SPI_freetuptable(pg_sys::SPI_tuptable) };
-            if count == 0 {
-                break;
-            }
-        }
-        // SAFETY: opened above.
-        unsafe { step(|| SPI_cursor_close(portal)) };
-        Ok(())
+    pub fn each<E>(&self, sql: &[u8], take: impl FnMut(&Row) -> Result<(), E>) -> Result<(), E> {
+        self.prepare(sql, &[]).each(take)
+    }
+
+    /// The same, where nothing can be said against a row.
+    pub fn every(&self, sql: &[u8], take: impl FnMut(&Row)) {
+        self.prepare(sql, &[]).every(take);
     }
 
     /// The first row of a query, read by `take`; None where it gives none.
     pub fn first<T>(&self, sql: &[u8], take: impl Fn(&Row) -> T) -> Option<T> {
         let mut found = None;
-        let read: Result<(), std::convert::Infallible> = self.each(sql, |row| {
+        self.every(sql, |row| {
             if found.is_none() {
                 found = Some(take(row));
             }
-            Ok(())
         });
-        let Ok(()) = read;
         found
     }
 
@@ -280,15 +277,75 @@ impl<'c> Plan<'c> {
         }
     }
 
-    /// Runs it, and keeps its rows. Under a snapshot of before, where one is given.
-    pub(super) fn collect(&self, past: pg_sys::Snapshot) -> Pile<'c> {
+    /// Runs it without parameters and hands out its rows, in memory of their own.
+    pub fn each<E>(&self, mut take: impl FnMut(&Row) -> Result<(), E>) -> Result<(), E> {
+        // SAFETY: no name and no parameters; closed below, or by the abort of the transaction.
+        let portal = unsafe {
+            step(|| {
+                SPI_cursor_open(std::ptr::null(), self.plan, null_mut(), std::ptr::null(), false)
+            })
+        };
+        loop {
+            // SAFETY: the portal is open.
+            let count = unsafe {
+                step(|| SPI_cursor_fetch(portal, true, BATCH));
+                pg_sys::SPI_processed as usize
+            };
+            in_own_memory(|| {
+                // SAFETY: a fetch has left its rows there; they are freed below.
+                let table = unsafe { &*pg_sys::SPI_tuptable };
+                // SAFETY: the descriptor is the result's.
+                let width = unsafe { (*table.tupdesc).natts as usize };
+                let (mut values, mut nulls) = (vec![Datum::from(0usize); width], vec![true; width]);
+                for place in 0..count {
+                    // SAFETY: the result has that many rows, each of that width.
+                    unsafe {
+                        pg_sys::heap_deform_tuple(
+                            *table.vals.add(place),
+                            table.tupdesc,
+                            values.as_mut_ptr(),
+                            nulls.as_mut_ptr(),
+                        );
+                    }
+                    take(&Row { values: &values, nulls: &nulls })?;
+                }
+                Ok(())
+            })?;
+            // SAFETY: the rows of the last fetch, no longer used.
+            unsafe { pg_sys::SPI_freetuptable(pg_sys::SPI_tuptable) };
+            if count == 0 {
+                break;
+            }
+        }
+        // SAFETY: opened above.
+        unsafe { step(|| SPI_cursor_close(portal)) };
+        Ok(())
+    }
+
+    /// The same, where nothing can be said against a row.
+    pub fn every(&self, mut take: impl FnMut(&Row)) {
+        let read: Result<(), std::convert::Infallible> = self.each(|row| {
+            take(row);
+            Ok(())
+        });
+        let Ok(()) = read;
+    }
+
+    /// The columns of its result, in memory of the connection.
+    pub(super) fn columns_copied(&self) -> pg_sys::TupleDesc {
         let Some(descriptor) = self.descriptor() else {
             pgrx::error!("a query that gives no rows was to be kept");
         };
+        // SAFETY: the descriptor is the plan's.
+        unsafe { pg_sys::CreateTupleDescCopy(descriptor) }
+    }
+
+    /// Runs it, and keeps its rows. Under a snapshot of before, where one is given.
+    pub(super) fn collect(&self, past: pg_sys::Snapshot) -> Pile<'c> {
+        let descriptor = self.columns_copied();
         // SAFETY: the store is made in the connection's memory, its file belongs to the resource owner that
         // is current now; the receiver writes to it while the query runs. The snapshot is registered.
         unsafe {
-            let descriptor = pg_sys::CreateTupleDescCopy(descriptor);
             let store = pg_sys::tuplestore_begin_heap(true, false, PILE_KILOBYTES);
             step(|| {
                 let receiver = CreateTuplestoreDestReceiver();
@@ -333,42 +390,68 @@ impl Pile<'_> {
         self.rows
     }
 
-    /// Adds a row whose values fit the columns.
-    pub fn put<const N: usize>(&mut self, row: [Value<'_>; N]) {
-        let mut scratch: [Text; N] = std::array::from_fn(|_| Text::new(b""));
-        // SAFETY: the query that the pile was made by decides the columns; the row is copied.
+    /// Goes through the rows from the first on. A pile is gone through by one at a time.
+    pub fn walk(&self) -> Walk<'_> {
+        // SAFETY: the slot is dropped with the walk; after an error its memory goes with the connection.
         unsafe {
-            let (mut values, mut nulls) = OneRow(row).fill(self.descriptor, &mut scratch);
-            pg_sys::tuplestore_putvalues(
-                self.store,
-                self.descriptor,
-                values.as_mut_ptr(),
-                nulls.as_mut_ptr(),
-            );
+            pg_sys::tuplestore_rescan(self.store);
+            let slot =
+                pg_sys::MakeSingleTupleTableSlot(self.descriptor, &pg_sys::TTSOpsMinimalTuple);
+            Walk {
+                slot,
+                store: self.store,
+                context: pg_sys::CurrentMemoryContext,
+                pile: PhantomData,
+            }
         }
-        self.rows += 1;
     }
 
     /// Hands out the rows from the first to the last; what `take` does may use any other pile.
     pub fn each<E>(&self, mut take: impl FnMut(&Row) -> Result<(), E>) -> Result<(), E> {
-        // SAFETY: the slot is dropped below; after an error its memory goes with the connection.
-        let slot = unsafe {
-            pg_sys::tuplestore_rescan(self.store);
-            pg_sys::MakeSingleTupleTableSlot(self.descriptor, &pg_sys::TTSOpsMinimalTuple)
-        };
-        // SAFETY: store and slot are of one shape; the values are good until the next row is asked for.
-        while unsafe { step(|| pg_sys::tuplestore_gettupleslot(self.store, true, false, slot)) } {
-            let row = row_of(slot);
+        let mut walk = self.walk();
+        while let Some(row) = walk.next() {
             take(&row)?;
         }
-        // SAFETY: made above.
-        unsafe { pg_sys::ExecDropSingleTupleTableSlot(slot) };
         Ok(())
     }
 }
 
+/// A place in a pile.
+pub struct Walk<'p> {
+    slot: *mut pg_sys::TupleTableSlot,
+    store: *mut pg_sys::Tuplestorestate,
+    context: pg_sys::MemoryContext,
+    pile: PhantomData<&'p ()>,
+}
+
+impl Walk<'_> {
+    /// The next row, good until the one after it is asked for.
+    pub fn next(&mut self) -> Option<Row<'_>> {
+        // SAFETY: store and slot are of one shape. A row that was on disk is in memory that the slot frees later,
+        // so it is that of the walk, whoever asks.
+        let found = unsafe {
+            step(|| {
+                let asking = pg_sys::MemoryContextSwitchTo(self.context);
+                let found = pg_sys::tuplestore_gettupleslot(self.store, true, false, self.slot);
+                pg_sys::MemoryContextSwitchTo(asking);
+                found
+            })
+        };
+        found.then(|| row_of(self.slot))
+    }
+}
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        if !unwinding() {
+            // SAFETY: made once, dropped once.
+            unsafe { pg_sys::ExecDropSingleTupleTableSlot(self.slot) };
+        }
+    }
+}
+
 /// The row in a slot.
-fn row_of<'r>(slot: *mut pg_sys::TupleTableSlot) -> Row<'r> {
+pub(super) fn row_of<'r>(slot: *mut pg_sys::TupleTableSlot) -> Row<'r> {
     // SAFETY: the slot holds a tuple, whose attributes are unpacked here into its own arrays.
     unsafe {
         let width = (*(*slot).tts_tupleDescriptor).natts;

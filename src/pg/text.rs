@@ -14,9 +14,14 @@ const HEADER: usize = size_of::<u32>();
 impl Text {
     /// A text value with these bytes.
     pub fn new(bytes: &[u8]) -> Text {
-        let mut text = Text { words: Vec::new(), len: 0 };
+        let mut text = Text::unset();
         text.set(bytes);
         text
+    }
+
+    /// Room for one, which takes no memory yet.
+    pub(super) fn unset() -> Text {
+        Text { words: Vec::new(), len: 0 }
     }
 
     /// Replaces the bytes, keeping the memory.
@@ -59,7 +64,7 @@ impl Text {
         }
     }
 
-    /// The value as a datum, good while the value lives and is not set anew.
+    /// The value as a datum, good while the value lives and is not set anew. It has been set.
     pub(super) fn datum(&self) -> pg_sys::Datum {
         pg_sys::Datum::from(self.words.as_ptr())
     }

@@ -3,7 +3,7 @@
 
 use pg_once_tests::shared::database;
 
-use crate::scene::{SHOP, call, handler, lines, refused, tapped};
+use crate::scene::{SHOP, TURN, call, handler, in_turn, lines, refused, tapped};
 
 #[test]
 fn a_column_that_the_first_pass_added_is_compared() {
@@ -42,11 +42,10 @@ fn a_table_that_came_to_inherit_from_a_watched_one_is_watched_too() {
     let found = tapped(&mut s, "log", "");
     assert_eq!(found.len(), 4, "{found:?}");
     // One that came in the second pass cannot be compared.
-    s.run("CREATE TABLE turn (n int); INSERT INTO turn VALUES (0)");
+    s.run(TURN);
     handler(
         &mut s,
-        "UPDATE turn SET n = n + 1;
-         IF (SELECT n FROM turn) = 5 THEN CREATE TABLE log_late () INHERITS (log); INSERT INTO log_late VALUES ('x'); END IF",
+        &in_turn(5, "CREATE TABLE log_late () INHERITS (log); INSERT INTO log_late VALUES ('x')"),
     );
     assert_eq!(refused(&mut s, &call("log", "")).code, "55000");
 }
@@ -56,11 +55,11 @@ fn a_table_that_took_a_watched_ones_name_is_no_substitute() {
     let db = database();
     let mut s = db.session();
     s.run(SHOP);
-    s.run("CREATE TABLE turn (n int); INSERT INTO turn VALUES (0)");
+    s.run(TURN);
     handler(
         &mut s,
-        "UPDATE turn SET n = n + 1; INSERT INTO audit VALUES (m.key);
-         IF (SELECT n FROM turn) = 8 THEN ALTER TABLE audit RENAME TO audit_old; CREATE TABLE audit (what text); END IF",
+        &("INSERT INTO audit VALUES (m.key);".to_owned()
+            + &in_turn(8, "ALTER TABLE audit RENAME TO audit_old; CREATE TABLE audit (what text)")),
     );
     assert_eq!(refused(&mut s, &call("audit", "")).code, "55000");
     // Made anew in the first pass: what was to be watched is gone.
@@ -73,15 +72,14 @@ fn a_key_that_the_second_pass_dropped_is_an_error() {
     let db = database();
     let mut s = db.session();
     s.run(SHOP);
-    s.run("CREATE TABLE turn (n int); INSERT INTO turn VALUES (0)");
+    s.run(TURN);
     // Two rows of one key, both joined to the row of before, and both equal to it.
     handler(
         &mut s,
-        "UPDATE turn SET n = n + 1;
-         IF (SELECT n FROM turn) = 1 THEN INSERT INTO orders (id) VALUES (1); END IF;
-         IF (SELECT n FROM turn) = 5 THEN
-             ALTER TABLE orders DROP CONSTRAINT orders_pkey; UPDATE orders SET times = times; INSERT INTO orders (id) VALUES (1);
-         END IF",
+        &(in_turn(
+            5,
+            "ALTER TABLE orders DROP CONSTRAINT orders_pkey; UPDATE orders SET times = times; INSERT INTO orders (id) VALUES (1)",
+        ) + "; IF (SELECT n FROM turn) = 1 THEN INSERT INTO orders (id) VALUES (1); END IF"),
     );
     assert_eq!(refused(&mut s, &call("orders", "")).code, "55000");
 }

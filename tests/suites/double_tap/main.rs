@@ -4,6 +4,7 @@
 mod changing;
 mod drivers;
 mod faults;
+mod foreign;
 mod handlers;
 mod rights;
 mod runs;

@@ -94,3 +94,24 @@ fn a_run_shows_where_it_is_and_ends_at_once_when_it_is_cancelled() {
     let query: String = other.get(&format!("SELECT query FROM pg_stat_activity WHERE pid = {pid}"));
     assert!(!query.contains("pass 1"), "{query}");
 }
+
+#[test]
+fn others_see_the_run_begin_when_it_did_whatever_now_shows_its_messages() {
+    let db = database();
+    let (mut s, mut other) = (db.session().patience(Duration::from_secs(60)), db.session());
+    s.run(SHOP);
+    handler(&mut s, "PERFORM pg_sleep(0.5); INSERT INTO audit VALUES (m.key)");
+    let began: String = s.get("SELECT clock_timestamp()::text");
+    let pid = s.pid();
+    let run = std::thread::spawn(move || tapped(&mut s, "audit", "").len());
+    wait::until("pass 2 shows where it is", || {
+        other.get::<bool>(&format!(
+            "SELECT query LIKE '%pass 2: %' FROM pg_stat_activity WHERE pid = {pid}"
+        ))
+    });
+    assert!(other.get::<bool>(&format!(
+        "SELECT query_start BETWEEN '{began}' AND '{began}'::timestamptz + interval '2 s'
+           FROM pg_stat_activity WHERE pid = {pid}"
+    )));
+    assert_eq!(run.join().expect("the run"), 4);
+}

@@ -10,6 +10,17 @@ pub(crate) const SHOP: &str = "
     CREATE TABLE orders (id int PRIMARY KEY, total numeric, seen timestamptz, made_by text, times int DEFAULT 1);
     CREATE TABLE audit (what text)";
 
+/// One message.
+pub(crate) const ONE: &str = "CREATE TABLE message (id int, key text, amount numeric); INSERT INTO message VALUES (1, 'k', 1)";
+
+/// What [`in_turn`] counts by.
+pub(crate) const TURN: &str = "CREATE TABLE turn (n int); INSERT INTO turn VALUES (0)";
+
+/// The body of a handler that runs a statement in one call alone; calls are counted from 1 over all passes.
+pub(crate) fn in_turn(call: i32, statement: &str) -> String {
+    format!("UPDATE turn SET n = n + 1; IF (SELECT n FROM turn) = {call} THEN {statement}; END IF")
+}
+
 /// Makes `handler(message)` with this body; `m` is the message.
 pub(crate) fn handler(s: &mut Session, body: &str) {
     s.run(&format!(

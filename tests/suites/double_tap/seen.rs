@@ -2,7 +2,7 @@
 
 use pg_once_tests::shared::database;
 
-use crate::scene::{SHOP, call, handler, refused, tapped};
+use crate::scene::{SHOP, TURN, call, handler, in_turn, refused, tapped};
 
 #[test]
 fn a_partitioned_table_is_one_table_and_a_row_that_moves_is_a_row_that_changed() {
@@ -162,18 +162,14 @@ fn what_is_no_table_or_cannot_be_compared_is_an_error() {
         assert_eq!(failure.code, "55000", "{statement} {failure}");
     }
     s.run("CREATE TABLE p (a int) PARTITION BY LIST (a); CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1); INSERT INTO p VALUES (1);
-           CREATE TABLE p2 (a int); INSERT INTO p2 VALUES (2); CREATE TABLE turn (n int); INSERT INTO turn VALUES (0)");
+           CREATE TABLE p2 (a int); INSERT INTO p2 VALUES (2)");
+    s.run(TURN);
     for change in [
         "DROP TABLE p1",
         "ALTER TABLE p DETACH PARTITION p1",
         "ALTER TABLE p ATTACH PARTITION p2 FOR VALUES IN (2)",
     ] {
-        handler(
-            &mut s,
-            &format!(
-                "UPDATE turn SET n = n + 1; IF (SELECT n FROM turn) = 5 THEN {change}; END IF"
-            ),
-        );
+        handler(&mut s, &in_turn(5, change));
         assert_eq!(refused(&mut s, &call("p", "")).code, "55000", "{change}");
     }
 }

@@ -2,7 +2,7 @@
 
 use pg_once_tests::shared::database;
 
-use crate::scene::{handler, tapped};
+use crate::scene::{ONE, handler, tapped};
 
 /// Types, a value, another way to write the same, and a value that differs.
 const VALUES: [(&str, &str, &str, &str); 44] = [
@@ -77,8 +77,8 @@ const VALUES: [(&str, &str, &str, &str); 44] = [
 fn a_value_is_unchanged_exactly_if_it_is_the_same_value_with_and_without_a_key() {
     let db = database();
     let mut s = db.session();
-    s.run("CREATE TABLE message (id int, key text, amount numeric); INSERT INTO message VALUES (1, 'k', 1);
-           CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE TYPE pair AS (n numeric, t text);
+    s.run(ONE);
+    s.run("CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE TYPE pair AS (n numeric, t text);
            CREATE DOMAIN amount AS numeric CHECK (value > 0); CREATE DOMAIN span AS numrange; CREATE DOMAIN spans AS nummultirange; CREATE DOMAIN sure AS pair;
            CREATE TYPE deep AS (p pair[], s span); CREATE TABLE round (n int); INSERT INTO round VALUES (0)");
     let xml = s.try_run("SELECT '<a/>'::xml");
@@ -111,7 +111,7 @@ fn a_value_is_unchanged_exactly_if_it_is_the_same_value_with_and_without_a_key()
 fn a_value_whose_types_equality_overlooks_case_is_compared_by_its_characters() {
     let db = database();
     let mut s = db.session();
-    s.run("CREATE TABLE message (id int, key text, amount numeric); INSERT INTO message VALUES (1, 'k', 1)");
+    s.run(ONE);
     let made = s.try_run("CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)");
     if let Err(failure) = made {
         // Debian's servers have it.
@@ -132,8 +132,8 @@ fn a_value_whose_types_equality_overlooks_case_is_compared_by_its_characters() {
 fn what_is_compared_is_pinned_whatever_the_session_or_the_handler_sets() {
     let db = database();
     let mut s = db.session();
-    s.run("CREATE TABLE message (id int, key text, amount numeric); INSERT INTO message VALUES (1, 'k', 1);
-           CREATE TABLE t (id int PRIMARY KEY, at timestamptz, f float8, b bytea, i interval, d date, p point, j json);
+    s.run(ONE);
+    s.run("CREATE TABLE t (id int PRIMARY KEY, at timestamptz, f float8, b bytea, i interval, d date, p point, j json);
            INSERT INTO t VALUES (1, '2024-07-01 12:00+00', 0.1::float8 + 0.2::float8, '\\x00', '1 mon 2 days', '2024-02-03', '(0.1,0.3)', '{}')");
     handler(&mut s, "SET TimeZone = 'Asia/Seoul'; SET DateStyle = 'German'; SET IntervalStyle = 'iso_8601'; SET bytea_output = 'escape';
                      SET extra_float_digits = -5; UPDATE t SET f = f, at = at, i = i, p = p");
