@@ -13,6 +13,7 @@ use crate::steps::{Moment, Then};
 use crate::tap::Tap;
 
 const REQUESTS: usize = 16;
+const ROUNDS: u16 = 8;
 
 /// Two of each kind, on one database, by way of one tap.
 fn instances(scene: &Scene<'_>, tap: &Tap) -> Vec<App> {
@@ -53,7 +54,7 @@ fn of_sixteen_equal_requests_at_once_one_pays_and_all_that_are_answered_get_its_
     let tap = Tap::before(scene.db.cluster());
     let apps = instances(&scene, &tap);
     let mut waited = 0;
-    for round in 0..12 {
+    for round in 0..ROUNDS {
         let order = format!("round-{round}");
         let request = payment(&order).by("ann").key(&order);
         let replies = all(&apps, &request, &AtomicUsize::new(0));
@@ -70,8 +71,8 @@ fn of_sixteen_equal_requests_at_once_one_pays_and_all_that_are_answered_get_its_
             assert_eq!((later.status, later.replayed(), &later.body), (201, true, &paid[0].body));
         }
     }
-    println!("{waited} of {} were told to wait", 12 * REQUESTS);
-    assert_eq!(scene.spent("ann"), 12 * 990);
+    println!("{waited} of {} were told to wait", usize::from(ROUNDS) * REQUESTS);
+    assert_eq!(scene.spent("ann"), i64::from(ROUNDS) * 990);
 }
 
 #[test]
