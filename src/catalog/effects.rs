@@ -9,12 +9,13 @@ use super::{schema, sql};
 use crate::domain::day::{DAY, Instant};
 use crate::domain::lease::{State, Unfinished};
 use crate::error::Refusal;
-use crate::pg::bounds::Range;
+use crate::pg::bounds::{self, Range};
 use crate::pg::kept::Kept;
 use crate::pg::privilege::{self, Acting};
 use crate::pg::query::Row;
-use crate::pg::rows::{Json, Value};
-use pgrx::pg_sys::{INT8OID, JSONBOID, OIDOID, Oid, REGCLASSOID, TEXTOID, TIMESTAMPTZOID};
+use crate::pg::relation::{Access, Relation};
+use crate::pg::rows::Value;
+use pgrx::pg_sys::{INT8OID, OIDOID, Oid, REGCLASSOID, TEXTOID, TIMESTAMPTZOID};
 
 /// Whose row it is.
 #[derive(Clone, Copy)]
@@ -96,7 +97,10 @@ thread_local! {
         c"SELECT true FROM once.effect_state WHERE store = $1 AND effect = $2 AND key = $3 FOR UPDATE",
         [REGCLASSOID, TEXTOID, TEXTOID],
     ) };
-    static SAME: Kept<2> = const { Kept::new(c"SELECT $1 = $2", [JSONBOID, JSONBOID]) };
+    static FORGET: Kept<3> = const { Kept::new(
+        c"DELETE FROM once.effect_state WHERE store = $1 AND effect = $2 AND key = $3",
+        [REGCLASSOID, TEXTOID, TEXTOID],
+    ) };
 }
 
 fn acting() -> Result<Acting, Refusal> {
@@ -234,19 +238,28 @@ impl<'a> Subject<'a> {
         Ok(FINISH.with(|finish| finish.run(values, |_| ())).is_some())
     }
 
+    /// Whether there is a row. Where nothing was ever begun that costs no look at all.
+    pub fn is_unfinished(&self) -> Result<bool, Refusal> {
+        let table = bounds::relation(c"effect_state", schema()?);
+        let is_unused = table
+            .and_then(|table| Relation::open(table, Access::Read))
+            .is_none_or(|table| table.is_empty());
+        Ok(!is_unused && self.find()?.is_some())
+    }
+
+    /// The effect is nobody's any more: its claim is released.
+    pub fn forget(&self) -> Result<(), Refusal> {
+        let _acting = acting()?;
+        FORGET.with(|forget| forget.run(self.values(), |_| ()));
+        Ok(())
+    }
+
     /// Raises 40001 where the row was changed since the snapshot of a transaction that has only one.
     pub fn require_newest(&self) -> Result<(), Refusal> {
         let _acting = acting()?;
         NEWEST.with(|newest| newest.run(self.values(), |_| ()));
         Ok(())
     }
-}
-
-/// Whether two answers are the same, however they are written.
-pub fn is_same(one: &Json, other: &Json) -> Result<bool, Refusal> {
-    let _acting = acting()?;
-    Ok(SAME.with(|same| same.run([Value::JsonOf(one), Value::JsonOf(other)], |row| row.truth(1)))
-        == Some(true))
 }
 
 /// How long an effect whose window is over is kept after a pass has seen it.

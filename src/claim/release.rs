@@ -3,7 +3,7 @@
 
 use super::arbiter::{Act, Arbiter, Standing};
 use super::{Settings, Terms, check};
-use crate::catalog::{cache, making, releases};
+use crate::catalog::{cache, effects, making, releases};
 use crate::domain::day::Instant;
 use crate::error::Refusal;
 use crate::pg::privilege::TableRight;
@@ -37,7 +37,7 @@ pub fn release(
     }
     let terms = Terms { store: what.store, effect, ttl: None, event_time: None, wait: true };
     let mut arbiter = Arbiter::new(&terms, settings).needing(TableRight::Delete);
-    let removed = arbiter.act(&Text::new(key), true, |standing: Standing| {
+    let removed = arbiter.act(&Text::new(key), true, None, |standing: Standing| {
         let had_answer = standing.leaf.found_result().is_some();
         Ok(match standing.leaf.remove() {
             Replaced::Done => Act::Done((standing.claimed_at, standing.expires_at, had_answer)),
@@ -46,6 +46,10 @@ pub fn release(
     })?;
     let Some((claimed_at, expires_at, had_answer)) = removed else { return Ok(false) };
     arbiter.count(Kind::Released);
+    // The claim's row before the effect's, as everywhere.
+    if let Some(store) = cache::find(what.store)? {
+        effects::Subject { store: store.table, effect, key }.forget()?;
+    }
     let claim = releases::Claim { key, effect, claimed_at, expires_at, had_answer };
     releases::write(what.store, what.reason, &claim)?;
     Ok(true)

@@ -3,10 +3,10 @@
 //! A fence is good as long as nobody was given the effect after it, also when its lease is over. Each call looks at
 //! the effect's row, then at its claim, and then changes what it has seen; where that is no longer so it looks again.
 
-use super::complete::{self as answer, Stored};
 use super::stand;
 use crate::catalog::cache::Store;
-use crate::catalog::effects::{self, Subject};
+use crate::catalog::effects::Subject;
+use crate::claim::answer::{self, Stored};
 use crate::claim::arbiter::require;
 use crate::claim::lookup::Claim;
 use crate::claim::{Settings, check};
@@ -149,13 +149,15 @@ pub fn complete(held: &Held, result: &Json) -> Result<bool, Refusal> {
             // As after an acknowledgement that was lost.
             let finished = seen.claim.as_ref().filter(|_| seen.standing().is_none());
             return match finished.and_then(|claim| claim.result.as_ref()) {
-                Some(stored) if effects::is_same(stored, result)? => Ok(false),
+                Some(stored) if stored.equals(result) => Ok(false),
                 _ => held.refuse(&seen, seen.fault()),
             };
         };
         // The claim's row before the effect's, as everywhere.
         let subject = held.subject(&seen.store);
-        match answer::store_answer(&seen.store, &subject, unfinished.claimed_at, result)? {
+        let (key, effect, settings) = (held.key, held.effect, held.settings);
+        let given = (result, Some(unfinished.claimed_at));
+        match answer::store(key, effect, held.store, given, settings)? {
             Stored::Now if subject.finish(held.fence)? => {
                 held.count(&seen.store, Event::Done, seen.now);
                 return Ok(true);
@@ -170,8 +172,10 @@ pub fn complete(held: &Held, result: &Json) -> Result<bool, Refusal> {
                 subject.finish(held.fence)?;
                 return Ok(false);
             }
-            Stored::Not if is_again => return held.refuse(&seen, FenceFault::Finished),
-            Stored::Not => is_again = true,
+            Stored::Other | Stored::Unclaimed if is_again => {
+                return held.refuse(&seen, FenceFault::Finished);
+            }
+            Stored::Other | Stored::Unclaimed => is_again = true,
         }
         pgrx::check_for_interrupts!();
     }

@@ -2,14 +2,13 @@
 //!
 //! An effect that was begun and is not finished has a row in once.effect_state. It counts only while the claim that
 //! it was begun with stands, which it names by the instant that claim was made at. `begin` gives effects out, `hold`
-//! is what their holder does, `stand` looks at claims, `complete` stores the answer.
+//! is what their holder does, `stand` looks at claims.
 //!
 //! The order in which locks are taken, the same in every call: the lock on the key's number (within
 //! [`claim::arbiter`](crate::claim::arbiter) only, and nothing is waited for under it), the claim's row, the effect's
 //! row. To extend and to fail touch the effect's row alone. See docs/decisions/0035-effects.md.
 
 mod begin;
-mod complete;
 mod hold;
 mod stand;
 

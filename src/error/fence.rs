@@ -55,3 +55,13 @@ impl FenceFault {
         words(State::Own(b"OC008"), "fence is stale", detail, hint)
     }
 }
+
+/// What somebody is told who gives an answer without a fence.
+pub(super) fn missing(store: &str) -> Words {
+    words(
+        State::Own(b"OC008"),
+        "the key is that of an effect that is not finished",
+        format!("In store {} its answer is for whoever holds the effect to give.", literal(store)),
+        "Use once.complete_effect() with the fence that once.begin_effect() gave out.",
+    )
+}

@@ -94,6 +94,11 @@ pub enum Refusal {
         /// The store.
         store: String,
     },
+    /// The key is that of an effect that is not finished.
+    EffectUnfinished {
+        /// The store.
+        store: String,
+    },
     /// A claim is to be released without a reason.
     NoReason,
     /// A query gives no keys.

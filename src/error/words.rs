@@ -102,6 +102,7 @@ impl Refusal {
             | Refusal::OtherAnswer { .. }
             | Refusal::Internal(_) => self.about_state(),
             Refusal::Fence { store, fence, fault } => fault.words(store, *fence),
+            Refusal::EffectUnfinished { store } => super::fence::missing(store),
             Refusal::WrongKey { store, element, lint } => lint.words(store, *element),
             Refusal::Parts(fault) => fault.words(),
             Refusal::Source(fault) => fault.words(),

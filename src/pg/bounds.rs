@@ -136,3 +136,10 @@ pub fn schema(name: &CStr) -> Option<pg_sys::Oid> {
     let oid = unsafe { pg_sys::get_namespace_oid(name.as_ptr(), true) };
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
+
+/// The relation of a name in a schema.
+pub fn relation(name: &CStr, schema: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    // SAFETY: a syscache lookup by value.
+    let oid = unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) };
+    (oid != pg_sys::InvalidOid).then_some(oid)
+}

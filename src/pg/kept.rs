@@ -42,24 +42,12 @@ impl<const N: usize> Kept<N> {
 
     /// Runs it, and reads the first row that it gives; None where it gives none. The arguments fit the types.
     pub fn run<T>(&self, arguments: [Value<'_>; N], read: impl FnOnce(&Row) -> T) -> Option<T> {
-        execute(self.text, &self.kinds, Some(&self.plan), arguments, read)
+        execute(self, arguments, read)
     }
 }
 
-/// Runs a statement that is not kept.
-pub fn run_once<const N: usize, T>(
-    text: &CStr,
-    kinds: [Oid; N],
-    arguments: [Value<'_>; N],
-    read: impl FnOnce(&Row) -> T,
-) -> Option<T> {
-    execute(text, &kinds, None, arguments, read)
-}
-
 fn execute<const N: usize, T>(
-    text: &CStr,
-    kinds: &[Oid; N],
-    kept: Option<&Cell<pg_sys::SPIPlanPtr>>,
+    kept: &Kept<N>,
     arguments: [Value<'_>; N],
     read: impl FnOnce(&Row) -> T,
 ) -> Option<T> {
@@ -68,25 +56,22 @@ fn execute<const N: usize, T>(
     let mut nulls = [b' ' as c_char; N];
     for (place, (argument, scratch)) in arguments.iter().zip(&mut scratch).enumerate() {
         // SAFETY: the caller's promise: the argument is of the type that the statement is prepared for.
-        match unsafe { argument.datum(kinds[place], scratch) } {
+        match unsafe { argument.datum(kept.kinds[place], scratch) } {
             Some(datum) => values[place] = datum,
             None => nulls[place] = b'n' as c_char,
         }
     }
-    let mut kinds = *kinds;
+    let mut kinds = kept.kinds;
     // SAFETY: texts, types and values outlive the calls. The connection is closed below, or by the abort of the
     // transaction after an error; a plan that is kept outlives it, and lasts as long as the session.
     let status = unsafe {
         step(|| {
             raw::SPI_connect();
-            let mut plan = kept.map_or(std::ptr::null_mut(), Cell::get);
+            let mut plan = kept.plan.get();
             if plan.is_null() {
-                plan = SPI_prepare(text.as_ptr(), N as c_int, kinds.as_mut_ptr());
-                if let Some(kept) = kept
-                    && !plan.is_null()
-                    && SPI_keepplan(plan) == 0
-                {
-                    kept.set(plan);
+                plan = SPI_prepare(kept.text.as_ptr(), N as c_int, kinds.as_mut_ptr());
+                if !plan.is_null() && SPI_keepplan(plan) == 0 {
+                    kept.plan.set(plan);
                 }
             }
             SPI_execute_plan(plan, values.as_mut_ptr(), nulls.as_ptr(), false, 0)

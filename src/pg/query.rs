@@ -51,11 +51,6 @@ impl Row {
     pub fn small(&self, column: i32) -> Option<i32> {
         self.value(column).map(|datum| datum.value() as i32)
     }
-
-    /// A column of type boolean; false for NULL.
-    pub fn truth(&self, column: i32) -> bool {
-        self.value(column).is_some_and(|datum| datum.value() & 1 == 1)
-    }
 }
 
 /// Planner settings of a session that could make each query for a range of blocks read the whole table.

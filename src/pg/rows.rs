@@ -88,8 +88,6 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
     /// A jsonb value.
     Json(Json),
-    /// A jsonb value that somebody else keeps.
-    JsonOf(&'a Json),
 }
 
 impl Value<'_> {
@@ -122,7 +120,6 @@ impl Value<'_> {
                 Some(scratch.datum())
             }
             Value::Json(json) => Some(json.0),
-            Value::JsonOf(json) => Some(json.0),
         }
     }
 }

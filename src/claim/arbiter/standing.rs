@@ -66,15 +66,19 @@ impl Arbiter<'_> {
 
     /// Does something to the claim that stands; None where there is none. `over` says whether the newest claim whose
     /// window is over counts too, where no other stands.
+    ///
+    /// With `made_at`, the leaf of that instant is looked at first: after a clock that went back a key may have two
+    /// claims whose windows are not over.
     pub fn act<T>(
         &mut self,
         key: &Text,
         over: bool,
+        made_at: Option<Instant>,
         mut act: impl FnMut(Standing) -> Result<Act<T>, Refusal>,
     ) -> Result<Option<T>, Refusal> {
         // What the calling command has written is to be found as what earlier ones have.
         session::next_command();
-        let mut at = None;
+        let mut at = made_at;
         loop {
             let mut desk = match self.desk.take() {
                 Some(desk) => desk,

@@ -1,6 +1,7 @@
 //! Effects outside the database: leases and fences, whoever calls what when, and whatever dies in between.
 
 mod basics;
+mod beside;
 mod between;
 mod crash;
 mod history;
