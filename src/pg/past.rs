@@ -99,7 +99,8 @@ impl Commands {
         // SAFETY: the table is open and its page pinned while the row's header is read. Commands are kept for rows
         // of the transaction in progress alone.
         unsafe {
-            if !(*rel.as_ref()?)
+            if !rel
+                .as_ref()?
                 .rd_rel
                 .as_ref()
                 .is_some_and(|class| class.relam == pg_sys::Oid::from(HEAP))
