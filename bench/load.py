@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from place import Missing, say
-from plan import FILLING_SHARE, RETENTION
+from plan import ANSWERS, FILLING_SHARE, RETENTION
 
 WORKERS = 2
 
@@ -37,6 +37,9 @@ def _fill(server, pair, hand):
     server.run_file("pair.sql", pair=pair.name)
     if pair.name in ("n1", "u1"):
         server.run_file("limit.sql", pair=pair.name)
+    if pair.name == ANSWERS:
+        server.run_file("answers.sql", pair=pair.name)
+        server.run(f"VACUUM ANALYZE bench_{pair.name}.effect")
     if hand:
         server.run_file("hand.sql", pair=pair.name, days=pair.days)
         server.run(f"VACUUM ANALYZE bench_{pair.name}.hand")
@@ -49,8 +52,9 @@ def _indexes(server, pair, hand):
     """Today's indexes and that of the plain table, as random inserts have left them; then the two sides must be alike."""
     name, key = pair.name, "ADD PRIMARY KEY (key, effect) WITH (fillfactor = 70)"
     tables = [f"bench_{name}.plain"] + ([f"bench_{name}.sorted"] if name in ("n1", "u1") else [])
+    wider = [f"bench_{name}.effect"] if name == ANSWERS else []
     script = f"SELECT bench.settle_index(bench.pkey(bench.leaf('{name}', 0)));\n"
-    for table in tables:
+    for table in tables + wider:
         script += f"ALTER TABLE {table} {key};\nDO $$ BEGIN EXECUTE format('ALTER INDEX %s RESET (fillfactor)', bench.pkey('{table}')); END $$;\n"
     if hand:
         script += f"SELECT bench.settle_index(bench.pkey('bench_{name}.hand_0'));\n"
@@ -64,6 +68,7 @@ def _indexes(server, pair, hand):
 def _warm(server, pair, hand):
     """Reads every index into shared buffers, whose size it must fit: figures are of tables in use, not of ones just filled."""
     tables = [f"once.{pair.name}", f"bench_{pair.name}.plain"] + ([f"bench_{pair.name}.hand"] if hand else [])
+    tables += [f"bench_{pair.name}.effect"] if pair.name == ANSWERS else []
     counts = "".join(f"SELECT count(*) FROM {table} WHERE key >= '';\n" for table in tables)
     server.run("SET enable_seqscan = off; SET enable_bitmapscan = off;\n" + counts)
 

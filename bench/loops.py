@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from keys import Supply
 from place import Missing
+from plan import ANSWERS
 
 SEED = 20_240_229
 # Each round says how many keys fit into the time of a measurement of the next; round 0, which is thrown away, has so many.
@@ -21,8 +22,8 @@ HAND = "n30"
 class Line:
     """One measurement of a round."""
 
-    work: str       # new, today, oldest, array
-    side: str       # once, plain, hand, sorted
+    work: str       # new, today, oldest, array; answer, effect: a new key with its answer
+    side: str       # once, plain, hand, sorted, updates
     pair: str
     keys: int
     new: bool
@@ -34,8 +35,8 @@ class Line:
 
     def script(self):
         """Prints one JSON line."""
-        loop = {"once": "once_", "plain": "plain_", "hand": "hand_", "sorted": "copy_"}[self.side]
-        loop += {"array": "sorted" if self.side == "sorted" else "array"}.get(self.work, "each")
+        loop = {"once": "once_", "plain": "plain_", "hand": "hand_", "sorted": "copy_", "updates": "updates_"}[self.side]
+        loop += {"array": "sorted" if self.side == "sorted" else "array", "answer": "answer", "effect": "effect"}.get(self.work, "each")
         lines = []
         if self.side == "sorted":
             lines.append(f"SELECT bench_{self.pair}.write_sorted(keys) FROM bench.input WHERE part = '{self.part}';")
@@ -44,6 +45,11 @@ class Line:
         if (self.work, self.side) == ("new", "plain") and self.pair in ("n1", "u1"):
             # The limit's table gets what its neighbours got.
             lines.append(f"INSERT INTO bench_{self.pair}.sorted (claimed_at, expires_at, key, effect) SELECT now(), now() + interval '7 days', k, '' "
+                         f"FROM bench.input, unnest(keys) AS k WHERE part = '{self.part}';")
+        if self.pair == ANSWERS and self.side == "once" and self.work in ("new", "answer", "effect"):
+            # So do the tables beside the store, of keys that they are not measured with.
+            table = f"bench_{self.pair}." + ("plain" if self.work == "effect" else "effect")
+            lines.append(f"INSERT INTO {table} (claimed_at, expires_at, key, effect) SELECT now(), now() + interval '7 days', k, '' "
                          f"FROM bench.input, unnest(keys) AS k WHERE part = '{self.part}';")
         return "\n".join(lines)
 
@@ -54,7 +60,8 @@ class Loops:
     def __init__(self, server, plan):
         self._server, self._plan = server, plan
         self._supply = {kind: Supply(kind, SEED) for kind in ("natural", "uuid")}
-        self._single = {(work, pair.name): TRIAL for work in ("new", "today", "oldest") for pair in plan.pairs}
+        self._single = {(work, pair.name): TRIAL for work in ("new", "today", "oldest", "answer", "effect")
+                        for pair in plan.pairs}
         self._array = plan.array // 20
         self.samples = []
 
@@ -63,6 +70,8 @@ class Loops:
             sides = [("new", "once"), ("new", "plain")]
             if pair.name == HAND:
                 sides.append(("new", "hand"))
+            if pair.name == ANSWERS:
+                sides += [("answer", "once"), ("answer", "plain"), ("effect", "once"), ("effect", "updates")]
             if pair.days == 1:
                 sides += [("today", "once"), ("today", "plain")]
             if pair.days == 30:
@@ -71,7 +80,7 @@ class Loops:
                 sides += [("array", "once"), ("array", "plain")] + ([("array", "sorted")] if pair.days == 1 else [])
             for work, side in sides:
                 count = self._array if work == "array" else self._plan.hand if side == "hand" else self._single[work, pair.name]
-                yield Line(work, side, pair.name, count, new=work in ("new", "array"))
+                yield Line(work, side, pair.name, count, new=work in ("new", "array", "answer", "effect"))
 
     def _keys(self, kind, line):
         pair = self._plan.pair(line.pair)

@@ -29,6 +29,9 @@ DEFAULTS_SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "wal_level"
 # Filling may take this share of a run; where it would take longer, older days are given fewer rows.
 FILLING_SHARE = 0.3
 
+# The pair that claims are answered and effects are run in.
+ANSWERS = "n1"
+
 # Longer than any store's days, so that each of them can hold a live claim.
 RETENTION = "100 days"
 

@@ -11,8 +11,9 @@ import charts
 import targets
 from targets import Figures
 
-SIDES = {"once": "pg_once", "plain": "(a)", "hand": "(b)", "sorted": "(d)"}
-WORKS = {"new": "new key", "today": "duplicate of today", "oldest": "duplicate of the oldest day", "array": "array"}
+SIDES = {"once": "pg_once", "plain": "(a)", "hand": "(b)", "sorted": "(d)", "updates": "(e)"}
+WORKS = {"new": "new key", "today": "duplicate of today", "oldest": "duplicate of the oldest day", "array": "array",
+         "answer": "claim and answer", "effect": "effect begun and completed"}
 
 
 def _number(value):

@@ -102,6 +102,10 @@ def rows(results):
             Line(f"{kind} keys, {what}, to (a)'s", most=most).of(f.times(work, ("once", k + days), ("plain", k + days)))
             for work, what, days, most in (("today", "of today", "1", 0.8), ("oldest", "of the oldest of 30 days", "30", 1.2))
             for kind, k in kinds]),
+        Row("claim and complete, 1 day", [
+            Line("natural keys, to (a) RETURNING and an UPDATE", most=1.0).of(f.times("answer", ("once", "n1"), ("plain", "n1")))]),
+        Row("begin_effect and complete_effect, 1 day", [
+            Line("natural keys, to (e)", most=1.2).of(f.times("effect", ("once", "n1"), ("updates", "n1")))]),
         Row("array of 200,000, 1 day", [
             Line(f"{kind} keys, to {what}", most=most).of(f.times("array", ("once", k + "1"), (side, k + "1")))
             for what, side, most in (("(a) with unnest", "plain", 0.45), ("(d)", "sorted", 1.1)) for kind, k in kinds]),
