@@ -91,7 +91,8 @@ pub fn store(
         })
     })?;
     let stored = done.unwrap_or(Stored::Unclaimed);
-    if matches!(stored, Stored::Now) {
+    // Where it is said which claim is meant, the caller counts what it has done.
+    if let (Stored::Now, None) = (&stored, made_at) {
         arbiter.count(Kind::Completed);
     }
     Ok(stored)
