@@ -9,12 +9,12 @@ use crate::error::raise;
 use crate::pg::failure::{Sql, sql};
 use crate::pg::rows::{RowSet, Value};
 use crate::pg::session;
-use crate::stats::{self, layout};
+use crate::stats::{self, Kind, layout};
 use pgrx::pg_extern;
 
 /// Each entry of the calling database, and the one for what found no place, whose store is NULL.
 #[pg_extern(sql = false)]
-fn stat_entries() -> Sql<RowSet<'static, 19>> {
+fn stat_entries() -> Sql<RowSet<'static, 21>> {
     sql(|| {
         RowSet::new(stats::rows().into_iter().map(|row| {
             let count = |field| Value::Integer(row.count(field));
@@ -56,6 +56,8 @@ fn stat_entries() -> Sql<RowSet<'static, 19>> {
                 failed,
                 gave_up,
                 stale,
+                outcome(Kind::Completed as usize),
+                outcome(Kind::Released as usize),
             ]
         }))
     })
