@@ -34,6 +34,8 @@ fn stat_entries() -> Sql<RowSet<'static, 21>> {
             let [waits, waited, oldest, late] = rest;
             let event = |place| count(layout::EVENTS + place);
             let events = [event(0), event(1), event(2), event(3), event(4), event(5)];
+            let [completed, released] =
+                [Kind::Completed, Kind::Released].map(|kind| outcome(kind as usize));
             let [started, taken_over, done, failed, gave_up, stale] = events;
             let (ages, since) = (Value::Integers(row.ages()), Value::Instant(row.since));
             [
@@ -56,8 +58,8 @@ fn stat_entries() -> Sql<RowSet<'static, 21>> {
                 failed,
                 gave_up,
                 stale,
-                outcome(Kind::Completed as usize),
-                outcome(Kind::Released as usize),
+                completed,
+                released,
             ]
         }))
     })

@@ -77,8 +77,13 @@ fn a_function_that_fixes_the_effect_claims_and_gives_answers_without_any_right_o
     }
     let (mut a, mut b) = (db.session_of(&ann), db.session_of(&bob));
     for (s, tenant) in [(&mut a, &ann), (&mut b, &bob)] {
-        assert_eq!(s.get::<String>(&format!("SELECT outcome FROM app_{tenant}.claim('1')")), "claimed");
-        assert!(s.get::<bool>(&format!("SELECT app_{tenant}.complete('1', to_jsonb('{tenant}'::text))")));
+        assert_eq!(
+            s.get::<String>(&format!("SELECT outcome FROM app_{tenant}.claim('1')")),
+            "claimed"
+        );
+        assert!(s.get::<bool>(&format!(
+            "SELECT app_{tenant}.complete('1', to_jsonb('{tenant}'::text))"
+        )));
         let given = format!("SELECT outcome || (result #>> '{{}}') FROM app_{tenant}.claim('1')");
         assert_eq!(s.get::<String>(&given), format!("duplicate{tenant}"));
     }

@@ -119,9 +119,7 @@ fn under_a_snapshot_a_newer_answer_is_40001_and_a_claim_released_since_is_gone()
             s.claim("k");
             other.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT 1"));
             s.run(change);
-            let told = other
-                .try_get::<String>(call, &[])
-                .unwrap_or_else(|failure| failure.code);
+            let told = other.try_get::<String>(call, &[]).unwrap_or_else(|failure| failure.code);
             other.run("ROLLBACK");
             told
         };
