@@ -832,7 +832,7 @@ CREATE FUNCTION once.stat_entries() RETURNS TABLE (
     store regclass, effect text, claimed bigint, duplicates bigint, in_progress bigint, too_late bigint,
     mismatch bigint, waits bigint, waited_us bigint, oldest_us bigint, last_tenth bigint, ages bigint[],
     stats_reset timestamptz, started bigint, taken_over bigint, effects_done bigint, effects_failed bigint, gave_up bigint,
-    stale_fences bigint
+    stale_fences bigint, completed bigint, released bigint
 )   LANGUAGE c VOLATILE PARALLEL RESTRICTED ROWS 100 AS 'MODULE_PATHNAME', 'stat_entries_wrapper';
 COMMENT ON FUNCTION once.stat_entries() IS
     'what the views of statistics are made of: one row for each store and effect counted in this database';
@@ -861,12 +861,14 @@ SELECT c.relname::text AS store,
        e.effects_done,
        e.effects_failed,
        e.gave_up,
-       e.stale_fences
+       e.stale_fences,
+       e.completed,
+       e.released
   FROM once.stat_entries() e
   LEFT JOIN pg_catalog.pg_class c ON c.oid = e.store
  WHERE e.store IS NULL OR c.oid IS NOT NULL;
 COMMENT ON VIEW once.stat_claims IS
-    'one row for each store and effect that was claimed: what was answered since stats_reset, waits, and duplicates by age; the row without store and effect is what found no place in the table, of all databases';
+    'one row for each store and effect that was claimed: what was answered, completed and released since stats_reset, waits, and duplicates by age; the row without store and effect is what found no place in the table, of all databases';
 
 CREATE VIEW once.stat_duplicate_ages AS
 SELECT s.store,
@@ -1036,4 +1038,6 @@ GRANT EXECUTE ON FUNCTION once.stat_entries() TO pg_monitor;
 GRANT SELECT ON once.stat_claims, once.stat_duplicate_ages, once.retention_advice TO pg_monitor;
 -- These tell of stores, days and sizes, never of a key; the expiries in once.partitions are for those who may
 -- read the store.
-GRANT SELECT ON once.stores, once.partitions, once.filters, once.health, once.maintenance_log, once.release_log TO pg_monitor;
+GRANT SELECT ON once.stores, once.partitions, once.filters, once.health, once.maintenance_log TO pg_monitor;
+GRANT SELECT (at, store, effect, claimed_at, expires_at, had_answer, reason, made_by, application_name)
+    ON once.release_log TO pg_monitor;

@@ -9,12 +9,12 @@ use crate::error::raise;
 use crate::pg::failure::{Sql, sql};
 use crate::pg::rows::{RowSet, Value};
 use crate::pg::session;
-use crate::stats::{self, layout};
+use crate::stats::{self, Kind, layout};
 use pgrx::pg_extern;
 
 /// Each entry of the calling database, and the one for what found no place, whose store is NULL.
 #[pg_extern(sql = false)]
-fn stat_entries() -> Sql<RowSet<'static, 19>> {
+fn stat_entries() -> Sql<RowSet<'static, 21>> {
     sql(|| {
         RowSet::new(stats::rows().into_iter().map(|row| {
             let count = |field| Value::Integer(row.count(field));
@@ -34,6 +34,8 @@ fn stat_entries() -> Sql<RowSet<'static, 19>> {
             let [waits, waited, oldest, late] = rest;
             let event = |place| count(layout::EVENTS + place);
             let events = [event(0), event(1), event(2), event(3), event(4), event(5)];
+            let [completed, released] =
+                [Kind::Completed, Kind::Released].map(|kind| outcome(kind as usize));
             let [started, taken_over, done, failed, gave_up, stale] = events;
             let (ages, since) = (Value::Integers(row.ages()), Value::Instant(row.since));
             [
@@ -56,6 +58,8 @@ fn stat_entries() -> Sql<RowSet<'static, 19>> {
                 failed,
                 gave_up,
                 stale,
+                completed,
+                released,
             ]
         }))
     })

@@ -5,6 +5,7 @@ mod fence;
 mod lint;
 mod parts;
 mod source;
+mod state;
 mod tap;
 mod words;
 

@@ -36,6 +36,7 @@ pub mod note;
 pub mod pages;
 pub mod past;
 pub mod peek;
+pub mod pile;
 pub mod privilege;
 pub mod procedure;
 pub mod query;

@@ -2,6 +2,7 @@
 //! or handed out row by row. Errors are kept whole.
 
 use super::failure::step;
+pub use super::pile::{Pile, Walk};
 use super::procedure::in_own_memory;
 use super::{raw, unwinding};
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -376,80 +377,6 @@ impl<'c> Plan<'c> {
     }
 }
 
-/// Rows that were kept: in memory, and beyond [`PILE_KILOBYTES`] in a temporary file.
-pub struct Pile<'c> {
-    store: *mut pg_sys::Tuplestorestate,
-    descriptor: pg_sys::TupleDesc,
-    rows: u64,
-    connection: PhantomData<&'c Connection>,
-}
-
-impl Pile<'_> {
-    /// How many there are.
-    pub fn rows(&self) -> u64 {
-        self.rows
-    }
-
-    /// Goes through the rows from the first on. A pile is gone through by one at a time.
-    pub fn walk(&self) -> Walk<'_> {
-        // SAFETY: the slot is dropped with the walk; after an error its memory goes with the connection.
-        unsafe {
-            pg_sys::tuplestore_rescan(self.store);
-            let slot =
-                pg_sys::MakeSingleTupleTableSlot(self.descriptor, &pg_sys::TTSOpsMinimalTuple);
-            Walk {
-                slot,
-                store: self.store,
-                context: pg_sys::CurrentMemoryContext,
-                pile: PhantomData,
-            }
-        }
-    }
-
-    /// Hands out the rows from the first to the last; what `take` does may use any other pile.
-    pub fn each<E>(&self, mut take: impl FnMut(&Row) -> Result<(), E>) -> Result<(), E> {
-        let mut walk = self.walk();
-        while let Some(row) = walk.next() {
-            take(&row)?;
-        }
-        Ok(())
-    }
-}
-
-/// A place in a pile.
-pub struct Walk<'p> {
-    slot: *mut pg_sys::TupleTableSlot,
-    store: *mut pg_sys::Tuplestorestate,
-    context: pg_sys::MemoryContext,
-    pile: PhantomData<&'p ()>,
-}
-
-impl Walk<'_> {
-    /// The next row, good until the one after it is asked for.
-    pub fn next(&mut self) -> Option<Row<'_>> {
-        // SAFETY: store and slot are of one shape. A row that was on disk is in memory that the slot frees later,
-        // so it is that of the walk, whoever asks.
-        let found = unsafe {
-            step(|| {
-                let asking = pg_sys::MemoryContextSwitchTo(self.context);
-                let found = pg_sys::tuplestore_gettupleslot(self.store, true, false, self.slot);
-                pg_sys::MemoryContextSwitchTo(asking);
-                found
-            })
-        };
-        found.then(|| row_of(self.slot))
-    }
-}
-
-impl Drop for Walk<'_> {
-    fn drop(&mut self) {
-        if !unwinding() {
-            // SAFETY: made once, dropped once.
-            unsafe { pg_sys::ExecDropSingleTupleTableSlot(self.slot) };
-        }
-    }
-}
-
 /// The row in a slot.
 pub(super) fn row_of<'r>(slot: *mut pg_sys::TupleTableSlot) -> Row<'r> {
     // SAFETY: the slot holds a tuple, whose attributes are unpacked here into its own arrays.
@@ -460,15 +387,6 @@ pub(super) fn row_of<'r>(slot: *mut pg_sys::TupleTableSlot) -> Row<'r> {
         Row {
             values: std::slice::from_raw_parts((*slot).tts_values, width),
             nulls: std::slice::from_raw_parts((*slot).tts_isnull, width),
-        }
-    }
-}
-
-impl Drop for Pile<'_> {
-    fn drop(&mut self) {
-        if !unwinding() {
-            // SAFETY: made once, ended once, before the connection whose memory it lies in.
-            unsafe { pg_sys::tuplestore_end(self.store) };
         }
     }
 }

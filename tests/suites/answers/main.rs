@@ -4,4 +4,5 @@
 mod race;
 mod released;
 mod stored;
+mod tenants;
 mod waits;

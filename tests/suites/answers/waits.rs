@@ -108,3 +108,28 @@ fn an_expired_claim_on_its_way_to_be_claimed_anew_is_waited_for() {
         assert_eq!(waiting.join().1, expected);
     }
 }
+
+#[test]
+fn under_a_snapshot_a_newer_answer_is_40001_and_a_claim_released_since_is_gone() {
+    let db = database();
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let (mut s, mut other) = (db.session(), db.session());
+        let mut after = |change: &str, call: &str| {
+            s.run("SELECT once.release('k', 'test')");
+            s.claim("k");
+            other.run(&format!("BEGIN ISOLATION LEVEL {level}; SELECT 1"));
+            s.run(change);
+            let told = other.try_get::<String>(call, &[]).unwrap_or_else(|failure| failure.code);
+            other.run("ROLLBACK");
+            told
+        };
+        let answer = "SELECT once.complete('k', '1')";
+        assert_eq!(after(answer, "SELECT once.claim_once('k')::text"), "40001");
+        assert_eq!(after(answer, "SELECT outcome::text FROM once.claim('k')"), "40001");
+        assert_eq!(after(answer, "SELECT once.complete('k', '1')::text"), "40001");
+        let release = "SELECT once.release('k', 'test')";
+        assert_eq!(after(release, "SELECT once.complete('k', '1')::text"), "OC006");
+        assert_eq!(after(release, "SELECT once.release('k', 'test')::text"), "false");
+        assert_eq!(after(release, "SELECT once.claim_once('k')::text"), "true");
+    }
+}

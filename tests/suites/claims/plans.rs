@@ -86,7 +86,8 @@ fn public_result_types_are_what_the_documentation_says() {
     let entries = "TABLE(store regclass, effect text, claimed bigint, duplicates bigint, in_progress bigint, \
         too_late bigint, mismatch bigint, waits bigint, waited_us bigint, oldest_us bigint, last_tenth bigint, \
         ages bigint[], stats_reset timestamp with time zone, started bigint, taken_over bigint, \
-        effects_done bigint, effects_failed bigint, gave_up bigint, stale_fences bigint)";
+        effects_done bigint, effects_failed bigint, gave_up bigint, stale_fences bigint, \
+        completed bigint, released bigint)";
     let differences = "TABLE(pass integer, relation regclass, primary_key text, kind text, column_name text, \
         before text, after text, message bigint, message_key text)";
     let run = "text,regprocedure,regclass[],text[],boolean,boolean,bigint,interval";

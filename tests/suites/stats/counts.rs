@@ -100,6 +100,29 @@ fn a_wait_is_counted_with_its_time_and_not_waiting_as_in_progress() {
 }
 
 #[test]
+fn answers_stored_claims_released_and_other_requests_are_counted_once_each() {
+    for cluster in clusters() {
+        let db = cluster.database();
+        let mut s = db.session();
+        s.run("SELECT once.claim('k', fingerprint => 'one'); SELECT once.claim('k', fingerprint => 'two')");
+        s.run("SELECT once.claim('k', fingerprint => 'two'); SELECT once.claim('k', fingerprint => 'one')");
+        s.run("SELECT once.complete('k', '1'); SELECT once.complete('k', '1')");
+        assert_eq!(s.fails("SELECT once.complete('k', '2')").code, "OC007");
+        s.run("SELECT once.claim_once('l'); SELECT once.release('l', 'test'); SELECT once.release('l', 'test')");
+        s.run("SELECT once.claim_many('{a,b,c}')");
+        s.run("SELECT once.release_many($$VALUES ('a'), ('b'), ('none')$$, 'test')");
+        let row = &s.rows(
+            "SELECT claimed, duplicates, mismatch, completed, released,
+                    (SELECT sum(a)::bigint FROM unnest(ages) a) FROM once.stat_claims",
+            &[],
+        )[0];
+        let counts: Vec<i64> = (0..5).map(|column| row.get(column)).collect();
+        assert_eq!(counts, [5, 1, 2, 1, 3]);
+        assert_eq!(row.get::<_, i64>(5), 1, "a mismatch has no age");
+    }
+}
+
+#[test]
 fn what_was_answered_stays_counted_when_it_is_rolled_back_and_what_failed_is_not() {
     for cluster in clusters() {
         let db = cluster.database();

@@ -47,7 +47,7 @@ struct Counted {
 /// What is counted of an effect of a store; all zero and no ages where there is no row.
 fn counted(s: &mut Session, store: &str, effect: &str) -> Counted {
     let rows = s.rows(
-        "SELECT claimed, duplicates, in_progress, waits, ages, too_late, mismatch
+        "SELECT claimed, duplicates, in_progress, waits, ages, too_late, mismatch, completed, released
            FROM once.stat_claims WHERE store = $1 AND effect = $2",
         &[&store, &effect],
     );
@@ -55,7 +55,8 @@ fn counted(s: &mut Session, store: &str, effect: &str) -> Counted {
         assert!(rows.is_empty(), "{} rows of one effect", rows.len());
         return Counted::default();
     };
-    assert_eq!((row.get::<_, i64>(5), row.get::<_, i64>(6)), (0, 0), "nothing answers so yet");
+    let others: Vec<i64> = (5..9).map(|column| row.get(column)).collect();
+    assert_eq!(others, [0; 4], "nothing here is too late, another request, completed or released");
     Counted {
         claimed: row.get(0),
         duplicates: row.get(1),

@@ -61,6 +61,7 @@ fn scene(s: &mut Session) {
          SELECT once.create_store('quiet', retention => '1 day');
          SELECT once.claim_many(ARRAY['a', 'b', 'c', 'a'], effect => 'invoice', store => 'orders');
          SELECT once.claim_once('a', effect => 'invoice', store => 'orders');
+         SELECT once.complete('a', '1', effect => 'invoice', store => 'orders');
          SELECT once.claim_once('a', store => 'orders');
          SELECT * FROM once.claim('z', store => 'orders', event_time => now() - interval '30 days');
          SELECT once.hold('quiet', 'replay')",
@@ -121,6 +122,8 @@ fn the_numbers_are_those_of_what_happened() {
         let invoice = ["invoice", "orders"];
         assert_eq!(value(&mut s, "pg_once_stat", "claimed_total", &invoice), Some(3.0));
         assert_eq!(value(&mut s, "pg_once_stat", "duplicates_total", &invoice), Some(2.0));
+        assert_eq!(value(&mut s, "pg_once_stat", "completed_total", &invoice), Some(1.0));
+        assert_eq!(value(&mut s, "pg_once_stat", "released_total", &invoice), Some(0.0));
         assert_eq!(value(&mut s, "pg_once_stat", "claimed_total", &["", "orders"]), Some(1.0));
         assert_eq!(value(&mut s, "pg_once_stat", "too_late_total", &["", "orders"]), Some(1.0));
         let upto = |s: &mut Session, le| {
