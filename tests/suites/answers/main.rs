@@ -1,7 +1,9 @@
 //! Answers stored with claims: who is given one, who may store one and when, and races of everything that writes a
 //! claim's row with everything that reads it.
 
+mod model;
 mod race;
 mod released;
+mod schedule;
 mod stored;
 mod waits;
