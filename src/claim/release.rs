@@ -39,7 +39,7 @@ pub fn release(
     let mut arbiter = Arbiter::new(&terms, settings).needing(TableRight::Delete);
     let removed = arbiter.act(&Text::new(key), true, None, |standing: Standing| {
         let had_answer = standing.leaf.found_result().is_some();
-        Ok(match standing.leaf.remove() {
+        Ok(match standing.leaf.remove()? {
             Replaced::Done => Act::Done((standing.claimed_at, standing.expires_at, had_answer)),
             other => Act::Not(other),
         })

@@ -80,6 +80,8 @@ pub enum Refusal {
     UnusableLeaf(String),
     /// A trigger on the leaf swallowed or altered the claim.
     AlteredByTrigger(String),
+    /// A trigger on this leaf kept a claim that was released.
+    KeptByTrigger(String),
     /// The message is older than what the store still remembers.
     TooLate {
         /// The store.

@@ -35,6 +35,12 @@ impl Refusal {
                 "The row that was written is not the row that was claimed.",
                 "A BEFORE ROW trigger must return claimed_at, expires_at, key and effect unchanged.",
             ),
+            Refusal::KeptByTrigger(leaf) => words(
+                Code::ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION,
+                format!("a trigger on leaf \"{leaf}\" kept the claim from being released"),
+                "The row is still there, so that the key would be refused as before.",
+                "A BEFORE DELETE ROW trigger must return OLD, or raise an error that says why it does not.",
+            ),
             Refusal::TooLate { store } => words(
                 State::Own(b"OC001"),
                 "message is too late to be claimed",

@@ -98,6 +98,7 @@ impl Refusal {
             | Refusal::Uncovered { .. }
             | Refusal::UnusableLeaf(_)
             | Refusal::AlteredByTrigger(_)
+            | Refusal::KeptByTrigger(_)
             | Refusal::TooLate { .. }
             | Refusal::NotClaimed { .. }
             | Refusal::OtherAnswer { .. }

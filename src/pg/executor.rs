@@ -22,6 +22,15 @@ pub enum Stored {
     Altered,
 }
 
+/// What the executor made of a removal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Removed {
+    /// The row is gone.
+    Gone,
+    /// A trigger kept it.
+    Kept,
+}
+
 /// Executor state for one row of one leaf.
 struct Work {
     estate: *mut pg_sys::EState,
@@ -304,10 +313,10 @@ pub fn complete(
 
 /// Removes the row a search of this leaf found, with what triggers and foreign keys make of that. Locked first as in
 /// [`replace`].
-pub fn remove(leaf: &Relation, layout: &Layout, search: &Search) -> Replaced {
+pub fn remove(leaf: &Relation, layout: &Layout, search: &Search) -> Result<Removed, Replaced> {
     match try_lock_row(leaf, search, Strength::Whole) {
         Replaced::Done => {}
-        other => return other,
+        other => return Err(other),
     }
     let work = Work::new(leaf, layout, &[], |_| {});
     // SAFETY: as in `update`.
@@ -329,7 +338,8 @@ pub fn remove(leaf: &Relation, layout: &Layout, search: &Search) -> Replaced {
         });
         pg_sys::EvalPlanQualEnd(&mut recheck);
     }
-    Replaced::Done
+    // PostgreSQL does not say whether a trigger has kept it.
+    Ok(if search.found_stands(leaf) { Removed::Kept } else { Removed::Gone })
 }
 
 /// Writes the work's row over the one a search found, which this transaction has locked.

@@ -246,6 +246,16 @@ impl Search {
         }
     }
 
+    /// Whether the row version found last still stands for the calling transaction, after all that it has done itself.
+    pub fn found_stands(&self, leaf: &Relation) -> bool {
+        // SAFETY: as in `found_is_visible`; a snapshot of this type is all zeroes but for it, and reads no other field.
+        unsafe {
+            let mut itself: pg_sys::SnapshotData = std::mem::zeroed();
+            itself.snapshot_type = pg_sys::SnapshotType::SNAPSHOT_SELF;
+            pg_sys::table_tuple_satisfies_snapshot(leaf.raw(), self.slot, &mut itself)
+        }
+    }
+
     /// Whether key or effect of the row found last are stored compressed or elsewhere.
     pub(super) fn found_is_packed(&self) -> bool {
         [Column::Key, Column::Effect].into_iter().any(|column| {

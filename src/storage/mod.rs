@@ -8,7 +8,7 @@ use crate::error::Refusal;
 use crate::pg::btree::Entry;
 use crate::pg::bulk::{self, Bulk};
 use crate::pg::descent::{self, Hint};
-use crate::pg::executor::{self, Stored};
+use crate::pg::executor::{self, Removed, Stored};
 use crate::pg::index::{Found, PrimaryKey, Search};
 use crate::pg::layout::Layout;
 use crate::pg::lock;
@@ -204,11 +204,16 @@ impl OpenLeaf {
     }
 
     /// Removes the row found last.
-    pub fn remove(&mut self) -> Replaced {
-        let content = self.content.as_ref();
-        match content.and_then(|content| Some((content, content.search.as_ref()?))) {
-            Some((content, search)) => executor::remove(&self.table, &content.layout, search),
-            None => Replaced::Changed,
+    pub fn remove(&mut self) -> Result<Replaced, Refusal> {
+        let Some((content, search)) =
+            self.content.as_ref().and_then(|content| Some((content, content.search.as_ref()?)))
+        else {
+            return Ok(Replaced::Changed);
+        };
+        match executor::remove(&self.table, &content.layout, search) {
+            Ok(Removed::Gone) => Ok(Replaced::Done),
+            Ok(Removed::Kept) => Err(Refusal::KeptByTrigger(self.table.name())),
+            Err(other) => Ok(other),
         }
     }
 

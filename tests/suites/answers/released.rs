@@ -100,3 +100,26 @@ fn a_fingerprint_is_of_what_a_payload_says_and_not_of_how() {
     assert_eq!(failure.code, "22023");
     assert_eq!(s.get::<i32>("SELECT length(once.fingerprint('1'))"), 64);
 }
+
+#[test]
+fn a_claim_that_a_trigger_keeps_is_not_released() {
+    let db = database();
+    let mut s = db.session();
+    s.claim("k");
+    let leaf: String = s.get("SELECT min(tableoid::regclass::text) FROM once.processed_events");
+    s.run(&format!(
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+         CREATE TRIGGER keep BEFORE DELETE ON {leaf} FOR EACH ROW EXECUTE FUNCTION keep()"
+    ));
+    let failure = s.fails("SELECT once.release('k', 'test')");
+    assert_eq!(failure.code, "27000", "{failure}");
+    assert_eq!(s.get::<i64>("SELECT count(*) FROM once.release_log"), 0);
+    assert!(!s.claim("k"));
+    // One that removes the row itself has it gone.
+    s.run(
+        "CREATE OR REPLACE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS
+           'BEGIN IF pg_trigger_depth() > 1 THEN RETURN OLD; END IF;
+                  DELETE FROM once.processed_events WHERE key = OLD.key; RETURN NULL; END'",
+    );
+    assert!(release(&mut s, "k") && s.claim("k"));
+}

@@ -114,3 +114,16 @@ fn an_answer_is_read_with_select_and_stored_with_insert() {
     assert_eq!(claimer.fails("SELECT once.complete('k', '2')").code, "OC007");
     assert_eq!(answer(&mut s, "'k'"), duplicate(Some("1")));
 }
+
+#[test]
+fn who_claims_an_expired_key_anew_is_not_given_the_old_answer() {
+    let db = database();
+    let mut s = db.session();
+    s.run("BEGIN; SELECT once.claim_once('k', '1 microsecond'); SELECT once.complete('k', '1'); COMMIT");
+    for level in ["READ COMMITTED", "REPEATABLE READ"] {
+        s.run(&format!("BEGIN ISOLATION LEVEL {level}"));
+        assert_eq!(answer(&mut s, "'k'"), ("claimed".to_owned(), None), "{level}");
+        assert_eq!(answer(&mut s, "'k'"), duplicate(None), "{level}");
+        s.run("ROLLBACK");
+    }
+}
