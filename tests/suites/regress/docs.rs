@@ -105,3 +105,8 @@ fn what_the_page_on_the_double_tap_shows_works() {
 fn what_the_page_on_http_shows_works() {
     check("docs/http-idempotency.md");
 }
+
+#[test]
+fn what_the_page_on_effects_shows_works() {
+    check("docs/effects.md");
+}
