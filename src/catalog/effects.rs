@@ -238,13 +238,14 @@ impl<'a> Subject<'a> {
         Ok(FINISH.with(|finish| finish.run(values, |_| ())).is_some())
     }
 
-    /// Whether there is a row. Where nothing was ever begun that costs no look at all.
-    pub fn is_unfinished(&self) -> Result<bool, Refusal> {
+    /// Whether an effect that was begun with the claim of this instant is unfinished. Where nothing was ever begun that
+    /// costs no look at all.
+    pub fn is_unfinished(&self, claimed_at: Instant) -> Result<bool, Refusal> {
         let table = bounds::relation(c"effect_state", schema()?);
         let is_unused = table
             .and_then(|table| Relation::open(table, Access::Read))
             .is_none_or(|table| table.is_empty());
-        Ok(!is_unused && self.find()?.is_some())
+        Ok(!is_unused && self.find()?.is_some_and(|found| found.claimed_at == claimed_at))
     }
 
     /// The effect is nobody's any more: its claim is released.

@@ -27,8 +27,8 @@ pub fn digest(fingerprint: &[u8]) -> Text {
 
 /// What became of an answer.
 pub enum Stored {
-    /// It is stored now.
-    Now,
+    /// It is stored now, with the claim made at this instant.
+    Now(Instant),
     /// The same was there.
     Same,
     /// Another is there.
@@ -47,17 +47,17 @@ pub fn complete(
     settings: &Settings,
 ) -> Result<bool, Refusal> {
     check(key, effect, settings)?;
-    match self::store(key, effect, store, (answer, None), settings)? {
-        Stored::Now => {}
+    let made_at = match self::store(key, effect, store, (answer, None), settings)? {
+        Stored::Now(made_at) => made_at,
         Stored::Same => return Ok(false),
         Stored::Other => return Err(Refusal::OtherAnswer { store: shown(store) }),
         Stored::Unclaimed => return Err(Refusal::NotClaimed { store: shown(store) }),
-    }
+    };
     // Asked with the claim's row in hand: whoever finishes or takes over an effect has it first as well, and an effect
     // that was begun in the meantime is begun with another claim.
     let table = cache::find(store)?.ok_or_else(|| unknown(store))?.table;
     let subject = effects::Subject { store: table, effect, key };
-    if subject.is_unfinished()? {
+    if subject.is_unfinished(made_at)? {
         return Err(Refusal::EffectUnfinished { store: shown(store) });
     }
     Ok(true)
@@ -86,13 +86,13 @@ pub fn store(
             return Ok(Act::Done(if is_same { Stored::Same } else { Stored::Other }));
         }
         Ok(match standing.leaf.complete((&key, &effect), answer)? {
-            Replaced::Done => Act::Done(Stored::Now),
+            Replaced::Done => Act::Done(Stored::Now(standing.claimed_at)),
             other => Act::Not(other),
         })
     })?;
     let stored = done.unwrap_or(Stored::Unclaimed);
     // Where it is said which claim is meant, the caller counts what it has done.
-    if let (Stored::Now, None) = (&stored, made_at) {
+    if let (Stored::Now(_), None) = (&stored, made_at) {
         arbiter.count(Kind::Completed);
     }
     Ok(stored)

@@ -158,12 +158,12 @@ pub fn complete(held: &Held, result: &Json) -> Result<bool, Refusal> {
         let (key, effect, settings) = (held.key, held.effect, held.settings);
         let given = (result, Some(unfinished.claimed_at));
         match answer::store(key, effect, held.store, given, settings)? {
-            Stored::Now if subject.finish(held.fence)? => {
+            Stored::Now(_) if subject.finish(held.fence)? => {
                 held.count(&seen.store, Event::Done, seen.now);
                 return Ok(true);
             }
             // What was stored goes with the error.
-            Stored::Now => {
+            Stored::Now(_) => {
                 let now = held.look()?;
                 return held.refuse(&now, now.fault());
             }

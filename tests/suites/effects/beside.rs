@@ -3,7 +3,7 @@
 use pg_once_tests::shared::database;
 use pg_once_tests::wait;
 
-use crate::scene::Calls;
+use crate::scene::{Calls, expired};
 
 #[test]
 fn the_answer_of_an_effect_that_is_not_finished_is_for_its_holder_to_give() {
@@ -50,4 +50,17 @@ fn a_release_makes_the_fence_stale_and_the_effect_beginnable() {
     // Rolled back, the fence is as good as it was.
     s.run("BEGIN; SELECT once.release('k', 'by mistake'); ROLLBACK");
     assert!(s.complete("k", anew.held(), "'1'"));
+}
+
+#[test]
+fn a_key_claimed_anew_after_an_effect_that_was_never_finished_gets_its_answer() {
+    let mut s = database().session();
+    let fence = s.begin("k", "1 minute").held();
+    expired(&mut s, "k");
+    assert!(s.claim("k"), "the window of the effect is over");
+    assert_eq!(s.state_of("k"), ["expired"], "and it is still to be looked at");
+    assert!(s.get::<bool>("SELECT once.complete('k', '1')"), "the claim that stands is no effect's");
+    assert!(!s.get::<bool>("SELECT once.complete('k', '1')"));
+    assert_eq!(s.state_of("k"), ["expired"]);
+    assert_eq!(s.try_complete("k", fence, "'2'").expect_err("its window is over").code, "OC008");
 }

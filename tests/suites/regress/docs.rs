@@ -110,3 +110,8 @@ fn what_the_page_on_http_shows_works() {
 fn what_the_page_on_answers_shows_works() {
     check("docs/answers.md");
 }
+
+#[test]
+fn what_the_page_on_effects_shows_works() {
+    check("docs/effects.md");
+}
