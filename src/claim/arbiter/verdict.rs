@@ -70,20 +70,21 @@ impl Arbiter<'_> {
         if let Some(xid) = found.changed_by.filter(|_| !live) {
             return Ok(Verdict::Held(xid, found));
         }
-        let taken = self.duplicate_of(leaf, found.claimed_at, end);
+        // Asked only of a row whose claim counts: of one that has expired, nothing is given to who claims it anew.
+        let taken = || self.duplicate_of(leaf, found.claimed_at, end);
         if live && !self.pinned {
-            return Ok(taken);
+            return Ok(taken());
         }
         // What this transaction claimed itself is a duplicate even when its window is over.
         if leaf.found_is_own() {
-            return Ok(taken);
+            return Ok(taken());
         }
         // A winner that the transaction's snapshot does not show, live or not, means that what the
         // caller has read is older than what it is about to do.
         if self.pinned && !leaf.found_is_visible() {
             return Err(Refusal::Invisible);
         }
-        Ok(if live { taken } else { Verdict::Expired })
+        Ok(if live { taken() } else { Verdict::Expired })
     }
 
     /// What the claim that the row found last is says to another of its key: where the whole answer is wanted, by the

@@ -114,3 +114,21 @@ fn an_answer_is_read_with_select_and_stored_with_insert() {
     assert_eq!(claimer.fails("SELECT once.complete('k', '2')").code, "OC007");
     assert_eq!(answer(&mut s, "'k'"), duplicate(Some("1")));
 }
+
+#[test]
+fn who_claims_a_key_anew_is_not_given_the_answer_to_the_claim_before() {
+    let db = database();
+    let mut s = db.session();
+    for call in ["'k', wait => false", "'l', fingerprint => 'one'"] {
+        let key = &call[1..2];
+        assert_eq!(answer(&mut s, call), ("claimed".to_owned(), None));
+        s.run(&format!("SELECT once.complete('{key}', '1')"));
+        s.run(&format!(
+            "UPDATE once.processed_events SET expires_at = clock_timestamp() WHERE key = '{key}'"
+        ));
+        let late = format!("{call}, event_time => now() - interval '400 days'");
+        assert_eq!(answer(&mut s, &late), ("too_late".to_owned(), None));
+        assert_eq!(answer(&mut s, call), ("claimed".to_owned(), None));
+        assert_eq!(answer(&mut s, call), duplicate(None));
+    }
+}
