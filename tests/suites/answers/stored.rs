@@ -127,3 +127,21 @@ fn who_claims_an_expired_key_anew_is_not_given_the_old_answer() {
         s.run("ROLLBACK");
     }
 }
+
+#[test]
+fn who_claims_a_key_anew_is_not_given_the_answer_to_the_claim_before() {
+    let db = database();
+    let mut s = db.session();
+    for call in ["'k', wait => false", "'l', fingerprint => 'one'"] {
+        let key = &call[1..2];
+        assert_eq!(answer(&mut s, call), ("claimed".to_owned(), None));
+        s.run(&format!("SELECT once.complete('{key}', '1')"));
+        s.run(&format!(
+            "UPDATE once.processed_events SET expires_at = clock_timestamp() WHERE key = '{key}'"
+        ));
+        let late = format!("{call}, event_time => now() - interval '400 days'");
+        assert_eq!(answer(&mut s, &late), ("too_late".to_owned(), None));
+        assert_eq!(answer(&mut s, call), ("claimed".to_owned(), None));
+        assert_eq!(answer(&mut s, call), duplicate(None));
+    }
+}
