@@ -59,7 +59,10 @@ fn a_key_claimed_anew_after_an_effect_that_was_never_finished_gets_its_answer() 
     expired(&mut s, "k");
     assert!(s.claim("k"), "the window of the effect is over");
     assert_eq!(s.state_of("k"), ["expired"], "and it is still to be looked at");
-    assert!(s.get::<bool>("SELECT once.complete('k', '1')"), "the claim that stands is no effect's");
+    assert!(
+        s.get::<bool>("SELECT once.complete('k', '1')"),
+        "the claim that stands is no effect's"
+    );
     assert!(!s.get::<bool>("SELECT once.complete('k', '1')"));
     assert_eq!(s.state_of("k"), ["expired"]);
     assert_eq!(s.try_complete("k", fence, "'2'").expect_err("its window is over").code, "OC008");
