@@ -150,7 +150,18 @@ fn holds_and_the_log_go_along_in_a_dump() {
         "SELECT c.relname::text FROM pg_extension e, unnest(e.extconfig) WITH ORDINALITY x (oid, n) JOIN pg_class c ON c.oid = x.oid
           WHERE extname = 'pg_once' ORDER BY n",
     );
-    assert_eq!(dumped, ["store_policy", "leaf_promise", "store_pause", "maintenance_log"]);
+    assert_eq!(
+        dumped,
+        [
+            "store_policy",
+            "leaf_promise",
+            "store_pause",
+            "maintenance_log",
+            "effect_fence",
+            "effect_state",
+            "release_log"
+        ]
+    );
 }
 
 #[test]
