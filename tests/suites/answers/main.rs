@@ -3,6 +3,7 @@
 
 mod crash;
 mod days;
+mod fingerprint;
 mod leaves;
 mod matrix;
 mod model;
