@@ -1,5 +1,7 @@
 //! Days with unfinished effects, windows that stand still, clocks that step, and stores that go.
 
+use std::time::Duration;
+
 use pg_once_tests::clock::Instant;
 use pg_once_tests::session::Session;
 use pg_once_tests::shared::{clocked, database};
@@ -206,4 +208,32 @@ fn effects_go_with_their_store_and_follow_its_new_name() {
     s.try_begin_with("l", "lease => '1 minute', store => 'purchases'").expect("an answer");
     s.run("SELECT once.drop_store('purchases')");
     assert_eq!(s.get::<i64>("SELECT count(*) FROM once.effect_state"), 0);
+}
+
+#[test]
+fn a_drop_does_not_stand_behind_somebody_who_is_beginning_an_effect_of_that_day_anew() {
+    let cluster = clocked();
+    let db = cluster.database();
+    let noon = noon(2013);
+    let mut s = db.session_at(noon);
+    s.default_store("1 hour");
+    begin(&mut s, "k");
+    begin(&mut s, "other");
+    let late = noon.days(3);
+    cluster.clock().set(late);
+    s.claim("load");
+    s.run("CALL once.maintain(force => true)");
+    cluster.clock().set(late.plus(25.0 * 3600.0));
+    let mut beginning = db.session();
+    beginning.run("BEGIN");
+    assert_eq!(beginning.begin("k", "1 minute").outcome, "started");
+    let pass = db.session().background(|s| s.run("CALL once.maintain(force => true)"));
+    assert!(pass.done_within(Duration::from_secs(60)), "the pass stands behind it");
+    pass.join();
+    beginning.run("COMMIT");
+    assert_eq!(s.state_of("k"), ["running"], "what was begun anew stays");
+    s.run("CALL once.maintain(force => true)");
+    assert_ne!(days(&mut s)[0], "20130301");
+    assert_eq!(s.state_of("k"), ["running"]);
+    assert_eq!(s.state_of("other"), [""; 0]);
 }
