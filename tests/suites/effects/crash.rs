@@ -1,8 +1,5 @@
 //! A consumer, a backend or the server dies between any two steps: commit, the outside, complete, commit.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
-
 use pg_once_tests::cluster::Cluster;
 use pg_once_tests::{hang, race, wait};
 use rand::SeedableRng;
@@ -80,8 +77,7 @@ fn after_crashes_of_the_server_no_fence_was_given_twice_and_no_answer_is_lost() 
     let history = History::default();
     for round in 0..3 {
         let mut sessions = db.sessions(8);
-        let crash = Instant::now() + Duration::from_millis(900);
-        let crashed = AtomicBool::new(false);
+        let done_before = history.done();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 race::all(&mut sessions, |number, s| {
@@ -97,13 +93,12 @@ fn after_crashes_of_the_server_no_fence_was_given_twice_and_no_answer_is_lost() 
                             assert!(broken.contains(&failure.code.as_str()), "{failure}");
                             break;
                         }
-                        assert!(!crashed.load(SeqCst) || n < 1_000_000);
                     }
                 });
             });
-            wait::until("it is time for the crash", || Instant::now() > crash);
+            // By what was done and not by time: a busy machine does little in a second.
+            wait::until("enough is done for a crash", || history.done() >= done_before + 40);
             cluster.crash_and_restart();
-            crashed.store(true, SeqCst);
         });
         println!("round {round}: {} done", history.done());
         let mut s = db.session();
