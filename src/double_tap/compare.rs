@@ -87,7 +87,11 @@ pub fn since(
     let reader = Connection::open();
     reader.lend(c"pg_once_before", &before);
     let new = [b"(", &new[..], b")"].concat();
-    let comparison = reader.prepare(&differing(table, b"pg_once_before", &new), &[]);
+    let sql = match before.rows() {
+        0 => appended(table, &new),
+        _ => differing(table, b"pg_once_before", &new),
+    };
+    let comparison = reader.prepare(&sql, &[]);
     let (mut found, mut commands) = (Sorted::new(&comparison, ORDER), Commands::new());
     comparison.every(|row| {
         let command = commands.of(row.oid(at::PLACE), row.place(at::TID));
@@ -175,6 +179,30 @@ fn shown(table: &Table, row: &str, n: usize) -> String {
         true => format!("({row}.c{n})::text"),
         false => format!("CASE WHEN num_nulls({row}.c{n}) = 0 THEN format('%s', {row}.c{n}) END"),
     }
+}
+
+/// What differs where nothing of before has gone: each row that was written is one more.
+fn appended(table: &Table, after: &[u8]) -> Vec<u8> {
+    let every: Vec<usize> = (0..table.columns.len()).collect();
+    let key = match table.key.as_slice() {
+        [] => "NULL::text".to_owned(),
+        key => printed(table, "a", key),
+    };
+    let mut columns = String::new();
+    for n in table.rest() {
+        columns += &format!(", NULL::text[] AS v{n}");
+    }
+    [
+        format!(
+            "SELECT NULL::bigint AS message, 0::bigint AS kind, 1::bigint AS times, a.place, a.tid, {key} AS key, \
+                    NULL::text AS was, {} AS became{columns} FROM ",
+            printed(table, "a", &every)
+        )
+        .as_bytes(),
+        after,
+        b" a WHERE a.fresh",
+    ]
+    .concat()
 }
 
 fn by_key(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
