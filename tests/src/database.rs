@@ -5,7 +5,9 @@ use std::sync::{LazyLock, Mutex};
 
 use crate::cluster::Cluster;
 use crate::filters::Filters;
+use crate::hang;
 use crate::session::{Endpoint, Session};
+use crate::wait;
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
@@ -53,6 +55,18 @@ impl Cluster {
 }
 
 impl<'c> Database<'c> {
+    /// Kills a process of the server, which then ends all others and starts over; done when it lets sessions in again.
+    /// Right after the kill it still does: it has not noticed.
+    #[track_caller]
+    pub fn kill(&self, pid: i32) {
+        let mut witness = self.session();
+        hang::kill(pid);
+        wait::until("the server notices", || witness.try_run("SELECT 1").is_err());
+        wait::until("the server is back", || {
+            Session::try_open(self.endpoint()).is_ok_and(|mut s| s.try_run("SELECT 1").is_ok())
+        });
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pg_once_tests::cluster::Cluster;
 use pg_once_tests::session::Session;
 use pg_once_tests::shared::{cluster, database};
-use pg_once_tests::{hang, wait};
+use pg_once_tests::wait;
 
 use crate::counts::{FROM_OLD, OLD, import, said, try_import};
 
@@ -83,9 +83,8 @@ fn a_killed_backend_takes_one_batch_along_and_the_next_run_does_the_rest() {
     let importing =
         db.session().background(|s| try_import(s, &format!("{FROM_OLD}, batch_size => 200")));
     under_way(&mut s);
-    hang::kill(importing.pid());
+    db.kill(importing.pid());
     importing.join().1.expect_err("killed");
-    wait::until("the server is back", || Session::try_open(db.endpoint()).is_ok());
     let mut s = db.session();
     finish(&mut s);
     s.verify("once.moved", cluster.server().ships("amcheck"));
