@@ -33,7 +33,7 @@ impl Refusal {
                 Code::ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION,
                 format!("a trigger on leaf \"{leaf}\" swallowed or altered the claim"),
                 "The row that was written is not the row that was claimed.",
-                "A BEFORE ROW trigger must return claimed_at, expires_at, key and effect unchanged.",
+                "A BEFORE ROW trigger must return claimed_at, expires_at, key, effect, fingerprint and result unchanged.",
             ),
             Refusal::KeptByTrigger(leaf) => words(
                 Code::ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION,

@@ -158,8 +158,14 @@ impl Work {
         }
     }
 
-    /// Fires what is queued, then says whether the row stands as it was given: [`GIVEN`], in that order.
-    fn finish(self, layout: &Layout, given: [pg_sys::Datum; 4]) -> Stored {
+    /// Fires what is queued, then says whether the row stands as it was given: [`GIVEN`], in that order, and what was
+    /// given beside them.
+    fn finish(
+        self,
+        layout: &Layout,
+        given: [pg_sys::Datum; 4],
+        beside: Option<(Column, pg_sys::Datum)>,
+    ) -> Stored {
         // SAFETY: the query level opened by `new` is closed once.
         unsafe {
             step(|| raw::AfterTriggerEndQuery(self.estate));
@@ -169,11 +175,14 @@ impl Work {
                 let stored =
                     pg_sys::slot_getattr(self.slot, i32::from(layout.number(column)), &mut is_null);
                 match column {
-                    Column::Key | Column::Effect => !is_null && bytes_of(stored) == bytes_of(given),
+                    Column::Key | Column::Effect | Column::Fingerprint => {
+                        !is_null && bytes_of(stored) == bytes_of(given)
+                    }
+                    Column::Result => !is_null && Json::copy(stored).equals(&Json::copy(given)),
                     _ => !is_null && stored.value() == given.value(),
                 }
             };
-            let as_given = written && GIVEN.into_iter().zip(given).all(same);
+            let as_given = written && GIVEN.into_iter().zip(given).chain(beside).all(same);
             if as_given { Stored::AsGiven } else { Stored::Altered }
         }
     }
@@ -198,6 +207,10 @@ const REPLACED: [Column; 4] =
 fn given(row: &NewRow) -> [pg_sys::Datum; 4] {
     let (values, _) = row.values();
     GIVEN.map(|column| values[column as usize])
+}
+
+fn digest(row: &NewRow) -> Option<(Column, pg_sys::Datum)> {
+    row.fingerprint.map(|digest| (Column::Fingerprint, digest.datum()))
 }
 
 const COLUMN_ORDER: [Column; COLUMNS] = [
@@ -265,7 +278,7 @@ pub fn insert(leaf: &Relation, layout: &Layout, row: &NewRow) -> Stored {
     unsafe {
         step(|| raw::ExecSimpleRelationInsert(work.target, work.estate, work.slot));
     }
-    work.finish(layout, given(row))
+    work.finish(layout, given(row), digest(row))
 }
 
 /// Replaces the row a search of this leaf found by a new claim. The row is locked first without waiting, because
@@ -283,7 +296,7 @@ pub fn replace(
     // SAFETY: `new` calls it with that memory context current.
     let work = Work::new(leaf, layout, &REPLACED, |work| unsafe { work.fill(leaf, layout, row) });
     update(&work, search);
-    Ok(work.finish(layout, given(row)))
+    Ok(work.finish(layout, given(row), digest(row)))
 }
 
 /// Gives the row a search of this leaf found an answer, and leaves the rest of it as it is. Locked first as in
@@ -308,7 +321,7 @@ pub fn complete(
         *(*search.slot()).tts_values.add(layout.number(column) as usize - 1)
     });
     update(&work, search);
-    Ok(work.finish(layout, given))
+    Ok(work.finish(layout, given, Some((Column::Result, answer.datum()))))
 }
 
 /// Removes the row a search of this leaf found, with what triggers and foreign keys make of that. Locked first as in

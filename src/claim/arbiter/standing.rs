@@ -4,7 +4,7 @@
 
 use super::desk::Desk;
 use super::{Arbiter, Look};
-use crate::catalog::cache::Store;
+use crate::catalog::cache::{self, Store};
 use crate::claim::window;
 use crate::domain::day::Instant;
 use crate::domain::key::lock_number;
@@ -82,7 +82,15 @@ impl Arbiter<'_> {
         loop {
             let mut desk = match self.desk.take() {
                 Some(desk) => desk,
-                None => self.open(at)?,
+                None => {
+                    // A day that went meanwhile took the claim along; it is not made anew for it.
+                    let store = cache::find(self.terms.store)?;
+                    let is_there = |at: &Instant| {
+                        store.is_some_and(|store| store.leaves.iter().any(|leaf| leaf.holds(*at)))
+                    };
+                    at = at.filter(is_there);
+                    self.open(at)?
+                }
             };
             match self.seek(&mut desk, key, over, &mut act)? {
                 Seen::Done(outcome) => {

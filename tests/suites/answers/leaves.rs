@@ -51,6 +51,8 @@ fn a_trigger_that_swallows_an_answer_or_alters_the_claim_has_it_refused() {
         "RETURN NULL",
         "NEW.key := 'another'; RETURN NEW",
         "NEW.expires_at := 'infinity'; RETURN NEW",
+        "NEW.result := NULL; RETURN NEW",
+        "NEW.result := '2'; RETURN NEW",
     ] {
         s.run(&format!(
             "CREATE OR REPLACE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {body}; END$$"
@@ -62,6 +64,14 @@ fn a_trigger_that_swallows_an_answer_or_alters_the_claim_has_it_refused() {
         s.get::<i64>("SELECT count(*) FROM once.processed_events WHERE result IS NOT NULL"),
         0
     );
+    // Without its digest another request would pass for the same.
+    s.run(&format!(
+        "CREATE OR REPLACE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS
+             $$BEGIN NEW.fingerprint := NULL; RETURN NEW; END$$;
+         CREATE TRIGGER forget BEFORE INSERT ON {leaf} FOR EACH ROW EXECUTE FUNCTION meddle()"
+    ));
+    assert_eq!(s.fails("SELECT outcome FROM once.claim('l', fingerprint => 'one')").code, "27000");
+    assert!(s.claim("l"), "nothing is forgotten of a claim without one");
 }
 
 #[test]

@@ -147,8 +147,12 @@ impl Schedule {
         let (key, op) = (self.random.random_range(0..KEYS), self.op(n));
         let (expected, _) = self.model.ask(n, key, op);
         if let Expected::Waits(holder) = expected {
+            // A plain UPDATE that has waited keeps the row locked until its transaction ends, even where it then finds
+            // nothing to change.
+            let stays = matches!(op, Op::Update(_)) && self.model.depth(n).is_some();
             // One waiter for a key, and nobody waits for one who waits: their order is not judged here.
-            let is_judged = !self.waiting.contains_key(&holder)
+            let is_judged = !stays
+                && !self.waiting.contains_key(&holder)
                 && !self.waiting.values().any(|(other, ..)| *other == key)
                 && !self.model.is_merged(holder, key);
             if is_judged {
