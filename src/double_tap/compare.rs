@@ -1,9 +1,10 @@
 //! Two states of a table side by side: which rows and columns differ.
 //!
-//! Rule: a state is a relation of the columns `here`, `fresh`, `place`, `tid` and `c0`, `c1`, ..; what PostgreSQL knows to be
+//! Rule: a state is a relation of the columns `here`, `fresh`, `place`, `tid`, `xid`, `cid` and `c0`, `c1`, ..; what PostgreSQL knows to be
 //! untouched may be left out of both, and is: of a table of a million rows only those that the pass has laid hands on
 //! are looked at. `fresh` says of a row after the pass that it may have been written in it, `place`
-//! and `tid` are where it is.
+//! and `tid` are where it is, `xid` and `cid` the transaction and command that wrote it; no `cid` where somebody has marked the
+//! row, because it may then be the number of a pair of commands.
 //!
 //! A comparison is a query of one row for each row that differs, whatever the number of its columns that do: many of
 //! either cost what the server takes to join them, and no more statements.
@@ -15,7 +16,7 @@ use crate::pg::sorted::{By, Sorted};
 use crate::pg::statement::{Connection, Row};
 
 /// What a state is where all of it is compared.
-const ALL: &str = "SELECT true AS here, true AS fresh, NULL::oid AS place, NULL::tid AS tid";
+const ALL: &str = "SELECT true AS here, true AS fresh, NULL::oid AS place, NULL::tid AS tid, NULL::xid AS xid, NULL::cid AS cid";
 
 /// Places of a comparison's columns: the message, which is filled in here; what differs, in how many rows; where the row is;
 /// its key, and the row where it is in one state alone. From [`at::REST`] on the columns that are not in the key, NULL where
@@ -26,10 +27,12 @@ mod at {
     pub const TIMES: usize = 2;
     pub const PLACE: usize = 3;
     pub const TID: usize = 4;
-    pub const KEY: usize = 5;
-    pub const WAS: usize = 6;
-    pub const BECAME: usize = 7;
-    pub const REST: usize = 8;
+    pub const XID: usize = 5;
+    pub const CID: usize = 6;
+    pub const KEY: usize = 7;
+    pub const WAS: usize = 8;
+    pub const BECAME: usize = 9;
+    pub const REST: usize = 10;
 }
 
 /// The order in which differences are handed out, but for the names of columns.
@@ -75,7 +78,8 @@ pub fn since(
         (youngest.unwrap_or(i32::MIN.into()), oldest.unwrap_or(i32::MAX.into()));
     let fresh = format!("age(t.xmin) BETWEEN {youngest} AND {oldest}");
     let new = [
-        format!("SELECT true AS here, {fresh} AS fresh, t.tableoid AS place, t.ctid AS tid")
+        format!("SELECT true AS here, {fresh} AS fresh, t.tableoid AS place, t.ctid AS tid, t.xmin AS xid, \
+                    CASE WHEN t.xmax = 0 THEN t.cmin END AS cid")
             .as_bytes(),
         &table.select_list(),
         b" FROM ",
@@ -94,7 +98,10 @@ pub fn since(
     let comparison = reader.prepare(&sql, &[]);
     let (mut found, mut commands) = (Sorted::new(&comparison, ORDER), Commands::new());
     comparison.every(|row| {
-        let command = commands.of(row.oid(at::PLACE), row.place(at::TID));
+        let command = match (row.word(at::XID), row.word(at::CID)) {
+            (Some(xid), Some(command)) => past::is_own(xid).then_some(command),
+            _ => commands.of(row.oid(at::PLACE), row.place(at::TID)),
+        };
         found.put(row, at::MESSAGE, command.and_then(&message_of));
     });
     drop(commands);
@@ -194,7 +201,7 @@ fn appended(table: &Table, after: &[u8]) -> Vec<u8> {
     }
     [
         format!(
-            "SELECT NULL::bigint AS message, 0::bigint AS kind, 1::bigint AS times, a.place, a.tid, {key} AS key, \
+            "SELECT NULL::bigint AS message, 0::bigint AS kind, 1::bigint AS times, a.place, a.tid, a.xid, a.cid, {key} AS key, \
                     NULL::text AS was, {} AS became{columns} FROM ",
             printed(table, "a", &every)
         )
@@ -224,7 +231,7 @@ fn by_key(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
     [
         format!(
             "SELECT NULL::bigint AS message, CASE WHEN b.here IS NULL THEN 0 WHEN a.here IS NULL THEN 1 ELSE 2 END::bigint AS kind, \
-                    1::bigint AS times, a.place, a.tid, coalesce({}, {}) AS key, \
+                    1::bigint AS times, a.place, a.tid, a.xid, a.cid, coalesce({}, {}) AS key, \
                     CASE WHEN a.here IS NULL THEN {} END AS was, CASE WHEN b.here IS NULL THEN {} END AS became{columns} FROM ",
             here("a"),
             here("b"),
@@ -258,7 +265,7 @@ fn by_rows(table: &Table, before: &[u8], after: &[u8]) -> Vec<u8> {
     [
         b"SELECT NULL::bigint AS message, CASE WHEN g.n > 0 THEN 0 ELSE 1 END::bigint AS kind, \
                  CASE WHEN g.n < 0 THEN -g.n ELSE least(g.n, g.written) END AS times, \
-                 CASE WHEN g.n = 1 AND g.written = 1 THEN g.place END AS place, g.tid, NULL::text AS key, \
+                 CASE WHEN g.n = 1 AND g.written = 1 THEN g.place END AS place, g.tid, NULL::xid AS xid, NULL::cid AS cid, NULL::text AS key, \
                  CASE WHEN g.n < 0 THEN g.print END AS was, CASE WHEN g.n > 0 THEN g.print END AS became \
           FROM (SELECT sum(u.sign) AS n, min(u.print) AS print, \
                        count(*) FILTER (WHERE u.sign > 0 AND u.fresh) AS written, \

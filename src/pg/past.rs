@@ -57,6 +57,12 @@ pub fn next_xid() -> u32 {
     unsafe { step(|| pg_sys::ReadNextFullTransactionId()).value as u32 }
 }
 
+/// Whether a transaction id is that of the transaction in progress, or of a part of it.
+pub fn is_own(xid: u32) -> bool {
+    // SAFETY: looks at the session's own transaction.
+    unsafe { pg_sys::TransactionIdIsCurrentTransactionId(pg_sys::TransactionId::from(xid)) }
+}
+
 /// The number of the transaction's next command.
 pub fn command() -> u32 {
     // SAFETY: reads the state of the session's transaction.

@@ -136,6 +136,11 @@ impl Row<'_> {
         })
     }
 
+    /// A column of a type of 32 bits, such as xid.
+    pub fn word(&self, column: usize) -> Option<u32> {
+        self.value(column).map(|datum| datum.value() as u32)
+    }
+
     /// A column of type oid.
     pub fn oid(&self, column: usize) -> Oid {
         self.value(column).map_or(pg_sys::InvalidOid, |datum| Oid::from(datum.value() as u32))

@@ -171,4 +171,14 @@ fn a_message_is_told_also_where_the_handler_works_in_savepoints() {
          IF m.id = 2 THEN BEGIN UPDATE orders SET total = 9; PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END; END IF",
     );
     assert_eq!(tapped(&mut s, "orders", ""), ["2 orders 1 changed total 0 1 1 order-1"]);
+    // As often as that the server has numbers for pairs of commands that are like those of other messages' commands.
+    handler(
+        &mut s,
+        "INSERT INTO orders VALUES (m.id, 0) ON CONFLICT (id) DO UPDATE SET total = orders.total + 1;
+         FOR n IN 1..5 LOOP
+             BEGIN UPDATE orders SET total = 9; PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END;
+         END LOOP",
+    );
+    let expected = (1..=4).map(|n| format!("2 orders {n} changed total 0 1 {n} order-{n}"));
+    assert_eq!(tapped(&mut s, "orders", ""), expected.collect::<Vec<_>>());
 }
