@@ -1,8 +1,10 @@
 //! `complete`, `release`, `release_many`: what is stored with claims, and giving them up.
 //!
-//! Storing needs INSERT on the store, giving up DELETE. Errors: 22004 for a NULL argument; 22023 for a key or effect that cannot be claimed; 25006
-//! in a read-only transaction; 40001 as for a claim; OC006 where no claim stands, OC007 where it has another answer;
-//! 42501 without the privilege; 42704 for an unknown store.
+//! Storing needs INSERT on the store, giving up DELETE; to be given an answer needs SELECT. Errors: 0A000 under row-level
+//! security; 22004 for a NULL argument; 22023 for a key or effect that cannot be claimed, an empty reason, and a query that does not
+//! give keys; 25006 in a read-only transaction; 27000 where a trigger on the leaf kept or altered the row; 40001 as for a claim;
+//! 42501 without the privilege; 42704 for an unknown store; 55P03 and 57014 when a wait is cut short; OC006 where no claim stands,
+//! OC007 where it has another answer, OC008 where it is that of an effect that is not finished.
 
 use super::{given, settings};
 use crate::claim::answer;

@@ -1,7 +1,9 @@
 //! `begin_effect`, `extend_effect`, `complete_effect`, `fail_effect`, `window_end`: effects outside the database.
 //!
-//! Each needs INSERT on the store. Errors: those of claim, and 22023 for a lease or a retry_after that is not
-//! positive (not negative), and for a lease longer than the window; OC008 for a stale fence; 22004 for a NULL argument.
+//! Each needs INSERT on the store, and SELECT to be given the answer of one that is done; `window_end` is part of views.
+//! Leases and retries are intervals, cut at the end of the claim's window. Errors: those of claim (src/api/claims.rs), and 22023 for
+//! a lease that is not positive, a retry_after that is negative, and for a lease longer than the window; OC008 for a stale
+//! fence; 22004 for a NULL argument; 40001 where an old snapshot does not show what the fence has come to.
 
 use super::keys::uuid_of;
 use super::{given, settings, span};

@@ -97,9 +97,9 @@ thread_local! {
         c"SELECT true FROM once.effect_state WHERE store = $1 AND effect = $2 AND key = $3 FOR UPDATE",
         [REGCLASSOID, TEXTOID, TEXTOID],
     ) };
-    static FORGET: Kept<3> = const { Kept::new(
-        c"DELETE FROM once.effect_state WHERE store = $1 AND effect = $2 AND key = $3",
-        [REGCLASSOID, TEXTOID, TEXTOID],
+    static FORGET: Kept<4> = const { Kept::new(
+        c"DELETE FROM once.effect_state WHERE store = $1 AND effect = $2 AND key = $3 AND claimed_at = $4",
+        [REGCLASSOID, TEXTOID, TEXTOID, TIMESTAMPTZOID],
     ) };
 }
 
@@ -114,6 +114,14 @@ fn instant(at: Option<Instant>) -> Value<'static> {
 impl<'a> Subject<'a> {
     fn values(&self) -> [Value<'a>; 3] {
         [Value::Oid(self.store), Value::Bytes(self.effect), Value::Bytes(self.key)]
+    }
+
+    /// The row as it was seen: what is changed only where it is still so.
+    fn as_seen(&self, seen: &Unfinished) -> [Value<'a>; 7] {
+        let [store, effect, key] = self.values();
+        let state = Value::Bytes(seen.state.label().as_bytes());
+        let (lease, retry) = (instant(seen.lease_until), instant(seen.retry_at));
+        [store, effect, key, Value::Integer(seen.fence), state, lease, retry]
     }
 
     /// The row, as what has committed until now, and this transaction, have left it.
@@ -164,19 +172,9 @@ impl<'a> Subject<'a> {
     ) -> Result<Option<(i64, i32)>, Refusal> {
         let by = privilege::current_user();
         let _acting = acting()?;
-        let [store, effect, key] = self.values();
-        let values = [
-            store,
-            effect,
-            key,
-            Value::Integer(seen.fence),
-            Value::Bytes(seen.state.label().as_bytes()),
-            instant(seen.lease_until),
-            instant(seen.retry_at),
-            Value::Instant(now),
-            Value::Instant(lease_until),
-            Value::Oid(by),
-        ];
+        let [store, effect, key, fence, state, lease, retry] = self.as_seen(seen);
+        let (now, until) = (Value::Instant(now), Value::Instant(lease_until));
+        let values = [store, effect, key, fence, state, lease, retry, now, until, Value::Oid(by)];
         let read = |row: &Row| row.integer(1).zip(row.small(2));
         Ok(TAKE.with(|take| take.run(values, read)).flatten())
     }
@@ -184,17 +182,8 @@ impl<'a> Subject<'a> {
     /// Gives the effect up, if it is still as it was seen.
     pub fn give_up(&self, seen: &Unfinished, now: Instant) -> Result<bool, Refusal> {
         let _acting = acting()?;
-        let [store, effect, key] = self.values();
-        let values = [
-            store,
-            effect,
-            key,
-            Value::Integer(seen.fence),
-            Value::Bytes(seen.state.label().as_bytes()),
-            instant(seen.lease_until),
-            instant(seen.retry_at),
-            Value::Instant(now),
-        ];
+        let [store, effect, key, fence, state, lease, retry] = self.as_seen(seen);
+        let values = [store, effect, key, fence, state, lease, retry, Value::Instant(now)];
         Ok(GIVE_UP.with(|give_up| give_up.run(values, |_| ())).is_some())
     }
 
@@ -248,10 +237,12 @@ impl<'a> Subject<'a> {
         Ok(!is_unused && self.find()?.is_some_and(|found| found.claimed_at == claimed_at))
     }
 
-    /// The effect is nobody's any more: its claim is released.
-    pub fn forget(&self) -> Result<(), Refusal> {
+    /// The effect is nobody's any more: the claim that it was begun with, made at this instant, is released.
+    pub fn forget(&self, claimed_at: Instant) -> Result<(), Refusal> {
         let _acting = acting()?;
-        FORGET.with(|forget| forget.run(self.values(), |_| ()));
+        let [store, effect, key] = self.values();
+        let values = [store, effect, key, Value::Instant(claimed_at)];
+        FORGET.with(|forget| forget.run(values, |_| ()));
         Ok(())
     }
 

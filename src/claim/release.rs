@@ -48,7 +48,7 @@ pub fn release(
     arbiter.count(Kind::Released);
     // The claim's row before the effect's, as everywhere.
     if let Some(store) = cache::find(what.store)? {
-        effects::Subject { store: store.table, effect, key }.forget()?;
+        effects::Subject { store: store.table, effect, key }.forget(claimed_at)?;
     }
     let claim = releases::Claim { key, effect, claimed_at, expires_at, had_answer };
     releases::write(what.store, what.reason, &claim)?;
@@ -70,13 +70,14 @@ pub fn release_many(
         return Err(Refusal::NoReason);
     }
     let connection = Connection::open();
-    let columns = connection.prepare(query, &[]).columns().unwrap_or_default();
+    let keys = connection.prepare(query, &[]);
+    let columns = keys.columns().unwrap_or_default();
     let are_texts = columns.iter().all(|column| column.kind == pgrx::pg_sys::TEXTOID);
     if !(1..=2).contains(&columns.len()) || !are_texts {
         return Err(Refusal::NotKeys);
     }
     let (mut seen, mut released, mut told) = (0, 0, (settings.clock)());
-    connection.each(query, |row| {
+    keys.each(|row| {
         let named = if columns.len() == 2 { row.bytes(1) } else { Some(effect) };
         let key = row.bytes(0).ok_or(Refusal::NullArgument("key"))?;
         let effect = named.ok_or(Refusal::NullArgument("effect"))?;

@@ -332,33 +332,31 @@ pub fn remove(leaf: &Relation, layout: &Layout, search: &Search) -> Result<Remov
         other => return Err(other),
     }
     let work = Work::new(leaf, layout, &[], |_| {});
-    // SAFETY: as in `update`.
-    unsafe {
-        let mut recheck: pg_sys::EPQState = std::mem::zeroed();
-        pg_sys::EvalPlanQualInit(
-            &mut recheck,
-            work.estate,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            -1,
-            #[cfg(not(feature = "pg15"))]
-            std::ptr::null_mut(),
-        );
-        step(|| {
-            let old = search.slot();
-            raw::ExecSimpleRelationDelete(work.target, work.estate, &mut recheck, old);
+    rechecked(&work, |recheck| {
+        // SAFETY: the search's slot holds the row version just locked; target and estate are the work's.
+        unsafe {
+            raw::ExecSimpleRelationDelete(work.target, work.estate, recheck, search.slot());
             raw::AfterTriggerEndQuery(work.estate);
-        });
-        pg_sys::EvalPlanQualEnd(&mut recheck);
-    }
+        }
+    });
     // PostgreSQL does not say whether a trigger has kept it.
     Ok(if search.found_stands(leaf) { Removed::Kept } else { Removed::Gone })
 }
 
 /// Writes the work's row over the one a search found, which this transaction has locked.
 fn update(work: &Work, search: &Search) {
-    // SAFETY: the search's slot holds the row version just locked; the EPQ state is initialised
-    // before use and ended after.
+    rechecked(work, |recheck| {
+        // SAFETY: the search's slot holds the row version just locked; the others are the work's.
+        unsafe {
+            let old = search.slot();
+            raw::ExecSimpleRelationUpdate(work.target, work.estate, recheck, old, work.slot);
+        }
+    });
+}
+
+/// Runs a change of the executor's with the state that it asks for to check rows again.
+fn rechecked(work: &Work, change: impl FnOnce(&mut pg_sys::EPQState)) {
+    // SAFETY: the state is initialised before use and ended after.
     unsafe {
         let mut recheck: pg_sys::EPQState = std::mem::zeroed();
         pg_sys::EvalPlanQualInit(
@@ -370,10 +368,7 @@ fn update(work: &Work, search: &Search) {
             #[cfg(not(feature = "pg15"))]
             std::ptr::null_mut(),
         );
-        step(|| {
-            let old = search.slot();
-            raw::ExecSimpleRelationUpdate(work.target, work.estate, &mut recheck, old, work.slot);
-        });
+        step(|| change(&mut recheck));
         pg_sys::EvalPlanQualEnd(&mut recheck);
     }
 }

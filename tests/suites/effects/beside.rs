@@ -67,3 +67,13 @@ fn a_key_claimed_anew_after_an_effect_that_was_never_finished_gets_its_answer() 
     assert_eq!(s.state_of("k"), ["expired"]);
     assert_eq!(s.try_complete("k", fence, "'2'").expect_err("its window is over").code, "OC008");
 }
+
+#[test]
+fn a_release_takes_no_effect_along_that_another_claim_was_begun_with() {
+    let mut s = database().session();
+    s.begin("k", "1 hour");
+    expired(&mut s, "k");
+    assert!(s.claim("k"), "the window of the effect is over");
+    assert!(s.get::<bool>("SELECT once.release('k', 'the later claim')"));
+    assert_eq!(s.state_of("k"), ["expired"], "nobody has seen yet that it was not finished");
+}
