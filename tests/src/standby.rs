@@ -19,6 +19,20 @@ impl Cluster {
         standby.start();
         standby
     }
+
+    /// The same, and every commit waits from now on until it is there too.
+    #[track_caller]
+    pub fn synchronous_standby(&self) -> Cluster {
+        let standby = self.standby();
+        let mut admin = self.connect("postgres");
+        admin.run("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        admin.run("SELECT pg_reload_conf()");
+        wait::until("the standby is synchronous", || {
+            admin.get::<i64>("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")
+                == 1
+        });
+        standby
+    }
 }
 
 impl Cluster {

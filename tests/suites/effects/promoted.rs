@@ -14,13 +14,7 @@ fn after_failover_to_a_synchronous_standby_no_fence_is_given_twice_and_no_answer
     let primary = Cluster::build().durable().start();
     let db = primary.database();
     db.session().claim("load");
-    let standby = primary.standby();
-    let mut admin = db.session();
-    admin.run("ALTER SYSTEM SET synchronous_standby_names = '*'");
-    admin.run("SELECT pg_reload_conf()");
-    wait::until("the standby is synchronous", || {
-        admin.get::<i64>("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1
-    });
+    let standby = primary.synchronous_standby();
     let history = History::default();
     let run = |sessions: &mut [pg_once_tests::session::Session], round: usize, turns: usize| {
         race::all(sessions, |number, s| {

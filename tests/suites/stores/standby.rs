@@ -73,13 +73,7 @@ fn after_failover_to_a_synchronous_standby_every_acknowledged_claim_is_refused()
     let primary = Cluster::build().durable().start();
     let db = primary.database();
     db.session().claim("load");
-    let standby = primary.standby();
-    let mut admin = db.session();
-    admin.run("ALTER SYSTEM SET synchronous_standby_names = '*'");
-    admin.run("SELECT pg_reload_conf()");
-    wait::until("the standby is synchronous", || {
-        admin.get::<i64>("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1
-    });
+    let standby = primary.synchronous_standby();
     let acknowledged: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut sessions = db.sessions(6);
     std::thread::scope(|scope| {
