@@ -296,7 +296,7 @@ CREATE FUNCTION once.complete(
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'complete_wrapper';
 COMMENT ON FUNCTION once.complete(text, jsonb, text, text) IS
-    'stores the answer of a claim, for duplicates to be given: true = stored now, false = the same was there; OC006 where the key is not claimed, OC007 where another answer is there. Needs INSERT on the store';
+    'stores the answer of a claim, for duplicates to be given: true = stored now, false = the same was there; OC006 where the key is not claimed, OC007 where another answer is there, OC008 where an effect of it is not finished. Needs INSERT on the store';
 
 CREATE FUNCTION once.release(
     key text, reason text, effect text DEFAULT '', store text DEFAULT 'processed_events'

@@ -174,3 +174,21 @@ fn a_message_too_late_begins_nothing() {
     assert_eq!((late.fence, late.downstream_key), (None, None));
     assert_eq!(s.get::<i64>("SELECT count(*) FROM once.effect_state"), 0);
 }
+
+#[test]
+fn the_longest_key_and_effect_have_room() {
+    let mut s = database().session();
+    s.run("SET pg_once.max_key_bytes = 2048");
+    // Hashes, which nothing compresses.
+    let long = |bytes: usize| {
+        format!(
+            "(SELECT left(string_agg(encode(sha256(n::text::bytea), 'hex'), ''), {bytes}) FROM generate_series(1, 40) n)"
+        )
+    };
+    let (key, effect) = (long(2048), long(256));
+    let begun = format!("SELECT (once.begin_effect({key}, '1 minute', effect => {effect})).fence");
+    let fence: i64 = s.get(&begun);
+    assert!(s.get::<bool>(&format!(
+        "SELECT once.complete_effect({key}, {fence}, '1', effect => {effect})"
+    )));
+}
